@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "base/concat.h"
+#include "base/ending.h"
 #include "base/log.h"
 #include "cli/command_table.h"
 #include "cli/standard_files.h"
@@ -110,15 +111,33 @@ int run_guarded(const std::vector<std::string>& argv) {
   }
 }
 
+/// A rank that our launcher has started shares its ending with it.
+bool take_ending_of_rank() {
+  const char* const file = std::getenv(kEndingsFile);
+  const char* const rank = std::getenv("TESSERA_RANK");
+  return is_started_by_launcher() && file && rank && take_ending(std::atoi(file), std::atoi(rank));
+}
+
+/// The exit code for main. Where a parent watches for the end, plugins from elsewhere may be here, and none of their
+/// destructors runs: one may hang, crash, or end the process with another code.
+int finish(int exit_code, bool is_watched) {
+  ending->has_finished = exit_code == 0;
+  ending->is_told = true;
+#ifndef TESSERA_IS_SANITIZED  // the search for leaks is at the exit
+  if (is_watched) end_process(exit_code);
+#endif
+  return exit_code;
+}
+
 }  // namespace
 }  // namespace tessera::host
 
 int main(int argc, char** argv) {
-  bool tells_that_it_finished = tessera::host::is_started_by_launcher();  // before a plugin changes the environment
+  bool is_watched = tessera::host::take_ending_of_rank();  // before a plugin changes the environment
   const std::span arguments(argv, static_cast<size_t>(argc));
   if (tessera::host::may_use_plugins_from_elsewhere(arguments) && !tessera::host::is_rank_of_several()) {
     if (const auto exit_code = tessera::host::supervise()) return *exit_code;
-    tells_that_it_finished |= tessera::host::is_supervised();
+    is_watched |= tessera::host::is_supervised();
   }
   tessera::host::report_crashes();
   tessera::host::prepare_for_out_of_memory();
@@ -135,7 +154,6 @@ int main(int argc, char** argv) {
   const int exit_code = tessera::host::run_guarded({argv, argv + argc});
   const std::string unwritten = output.finish();
   tessera::host::end_of_program();
-  if (unwritten.empty()) return exit_code == 0 && tells_that_it_finished ? tessera::host::kRankFinished : exit_code;
-  tessera::host::print_error("cannot write to standard output: " + unwritten);
-  return exit_code == 0 ? 1 : exit_code;
+  if (!unwritten.empty()) tessera::host::print_error("cannot write to standard output: " + unwritten);
+  return tessera::host::finish(unwritten.empty() || exit_code != 0 ? exit_code : 1, is_watched);
 }

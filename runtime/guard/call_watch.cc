@@ -19,9 +19,9 @@
 #include <utility>
 
 #include "base/concat.h"
+#include "base/ending.h"
 #include "base/log.h"
 #include "base/small_thread.h"
-#include "guard/ending.h"
 #include "guard/known_functions.h"
 #include "guard/process_copy.h"
 
@@ -158,8 +158,7 @@ void end_run(const std::string& sentence, int rank) noexcept {
       print_error(concat(rank < 0 ? "" : concat("rank ", rank, ": "), sentence));
   } catch (...) {  // the exit code remains
   }
-  host_ends_process = true;
-  ::_exit(1);  // past destructors, which may wait for the thread that does not return
+  end_process(1);  // past destructors, which may wait for the thread that does not return
 }
 
 }  // namespace tessera::host

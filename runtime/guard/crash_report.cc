@@ -22,9 +22,8 @@
 #include <string_view>
 
 #include "base/concat.h"
-#include "base/ending_is_told.h"
+#include "base/ending.h"
 #include "guard/call_watch.h"
-#include "guard/ending.h"
 #include "guard/known_functions.h"
 #include "guard/plugin_calls.h"
 #include "guard/process_copy.h"
@@ -133,7 +132,7 @@ extern "C" void on_crash(int signal, siginfo_t* info, void* context) {
   } else {
     say(signal, context);
     has_spoken = true;
-    *ending_is_told = true;
+    ending->is_told = true;
   }
   for (size_t i = 0; i < kCrashSignals.size(); ++i)
     if (kCrashSignals[i] == signal) ::sigaction(signal, &actions_before[i], nullptr);

@@ -17,7 +17,7 @@
 #include <string_view>
 
 #include "base/concat.h"
-#include "guard/ending.h"
+#include "base/ending.h"
 #include "guard/known_functions.h"
 #include "guard/thread_calls.h"
 #include "guard/write_line.h"
@@ -62,8 +62,7 @@ void end_copy() noexcept {
     write_line({"tessera: ", known ? "the plugin " : "a plugin", known ? known->plugin : "", known ? " in " : "",
                 known ? known->place : "", kForked, "\n"});
   }
-  host_ends_process = true;
-  ::_exit(1);
+  end_process(1);
 }
 
 const void* returned_copy(int wait_ms) noexcept {

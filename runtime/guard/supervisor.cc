@@ -9,42 +9,22 @@
 
 #include <signal.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <atomic>
-#include <new>
-
 #include "base/concat.h"
-#include "base/ending_is_told.h"
+#include "base/ending.h"
 #include "base/log.h"
 #include "launch/launched_ranks.h"
 #include "launch/process_setup.h"
+#include "tessera/error.hpp"
 
 namespace tessera::host {
 namespace {
 
 constexpr timespec kTick = {0, 50'000'000};
-
-/// Those that reach a supervisor for its run. Ignored ones stay ignored.
-sigset_t passed_on() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGCHLD);
-  for (const int signal : kEndingSignals)
-    if (!is_ignored(signal)) sigaddset(&signals, signal);
-  return signals;
-}
-
-std::atomic<bool>* shared_flag() {
-  void* const memory =
-      ::mmap(nullptr, sizeof(std::atomic<bool>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  return memory == MAP_FAILED ? nullptr : new (memory) std::atomic<bool>(false);
-}
 
 /// The child while it is stopped, which a time limit counts by ticks: none pass while this process is stopped too.
 class Stops {
@@ -68,7 +48,7 @@ class Stops {
     print_error(concat("the run (process ", child_, ") was stopped for ", limit_ms_ / 1000.0,
                        " s, by a plugin or by hand, so it is killed; to hold a run for longer, stop process ",
                        ::getpid(), " too"));
-    *ending_is_told = true;
+    ending->is_told = true;
     ::kill(child_, SIGKILL);
     is_running_ = true;
   }
@@ -84,35 +64,47 @@ class Stops {
   int64_t stopped_ms_ = 0;
 };
 
-/// Passes signals on until the child has ended. Returns its status.
-int wait_for(pid_t child, const sigset_t& signals, int64_t stopped_ms) {
+/// How the child ended, and whether the signal that it died of was passed on.
+struct ChildEnd {
+  int status = 0;
+  bool was_asked = false;
+};
+
+/// Passes signals on until the child has ended.
+ChildEnd wait_for(pid_t child, const sigset_t& signals, int64_t stopped_ms) {
   Stops stops(child, stopped_ms);
+  sigset_t asked;
+  sigemptyset(&asked);
   for (;;) {
     int status = 0;
     const pid_t changed = ::waitpid(child, &status, WNOHANG | WUNTRACED);
-    if (changed == child && !WIFSTOPPED(status)) return status;
+    if (changed == child && !WIFSTOPPED(status)) {
+      sigset_t pending;  // a terminal's signal has ended the child before it came here
+      sigpending(&pending);
+      const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : SIGCHLD;
+      return {status, sigismember(&asked, signal) == 1 || sigismember(&pending, signal) == 1};
+    }
     if (changed == child) stops.begin();
     const int signal = ::sigtimedwait(&signals, nullptr, stops.is_stopped_now() ? &kTick : nullptr);
-    if (signal > 0 && signal != SIGCHLD) ::kill(child, signal);
+    if (signal > 0 && signal != SIGCHLD) {
+      sigaddset(&asked, signal);
+      ::kill(child, signal);
+    }
     stops.tick();
   }
 }
 
-/// Signals that users and shells send need no words.
-bool is_surprise(int signal) {
-  return signal != SIGPIPE && signal != SIGQUIT && std::ranges::find(kEndingSignals, signal) == kEndingSignals.end();
-}
-
-int exit_code_for(int status) {
+int exit_code_for(const ChildEnd& end) {
+  const int status = end.status;
   if (WIFEXITED(status)) {
     const int code = WEXITSTATUS(status);
-    if (code == kRankFinished) return 0;
-    if (code != 0) return code;
-    print_error("a plugin has ended the process of the run with exit code 0 before the run was done");
-    return 1;
+    if (code == 0 ? ending->has_finished : ending->is_told) return code;
+    print_error(concat("a plugin has ended the process of the run with exit code ", code, " before the run was done"));
+    return code == 0 ? 1 : code;
   }
   const int signal = WTERMSIG(status);
-  if (is_surprise(signal) && !*ending_is_told)
+  const bool needs_no_words = end.was_asked || signal == SIGPIPE || signal == SIGQUIT;
+  if (!needs_no_words && !ending->is_told)
     print_error(concat("the process of the run was killed by signal ", signal, " (SIG", ::sigabbrev_np(signal),
                        "): by a plugin, by hand, or by the system for want of memory"));
   const rlimit no_second_core{};
@@ -123,24 +115,25 @@ int exit_code_for(int status) {
 }  // namespace
 
 bool is_supervised() {
-  return ending_is_told != &ending_is_told_here;
+  return ending != &ending_here;
 }
 
 std::optional<int> supervise(int64_t stopped_ms) {
-  std::atomic<bool>* const told = shared_flag();
-  if (!told) return {};
+  const SharedEndings* shared = nullptr;  // as long as the process
+  try {
+    shared = new SharedEndings(1);
+  } catch (const Error&) {  // no memory that can be shared: the run goes on by itself
+    return {};
+  }
   ::signal(SIGCHLD, SIG_DFL);  // ignored by some who start programs, and then nothing could be waited for
-  const sigset_t signals = passed_on();
+  const sigset_t signals = signals_of_parent();
   sigset_t before;
   pthread_sigmask(SIG_BLOCK, &signals, &before);
   const pid_t parent = ::getpid(), child = ::fork();
-  if (child > 0) {
-    ending_is_told = told;
-    return exit_code_for(wait_for(child, signals, stopped_ms));
-  }
+  if (child >= 0) ending = &(*shared)[0];
+  if (child > 0) return exit_code_for(wait_for(child, signals, stopped_ms));
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (child < 0) return {};
-  ending_is_told = told;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);  // it died before the line above
   return {};

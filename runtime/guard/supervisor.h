@@ -6,15 +6,16 @@
 
 namespace tessera::host {
 
-/// Forks. In the child, where the run takes place, it returns nothing; it must end with kRankFinished when all is done.
-/// In the parent it waits for the child, passes signals on to it, and returns the exit code for the user:
+/// Forks. In the child, where the run takes place, it returns nothing; it must set Ending::has_finished when all is
+/// done. In the parent it waits for the child, passes signals on to it, and returns the exit code for the user:
 ///
 ///     the child                            the parent
-///     exits with kRankFinished             returns 0
-///     exits with 0                         says that something has ended the run, and returns 1
-///     exits with another code              returns it
-///     is killed by a signal                dies of the same one; says so if no user sends such a signal, and the child
-///                                          has not said it (base/ending_is_told.h)
+///     exits with 0, and has set it         returns 0
+///     exits otherwise                      returns the code, and 1 for 0; says that a plugin has ended the run if the
+///                                          child has not said why (base/ending.h)
+///     is killed by a signal                dies of the same one; says so if it has not passed that on, and the child
+///     has
+///                                          not said it (base/ending.h)
 ///     is stopped for `stopped_ms`          says so and kills it; while the parent is stopped too, no time passes
 ///
 /// The child dies with its parent, whatever ends that. Where no process can be started it returns nothing, and the run

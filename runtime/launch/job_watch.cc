@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "base/concat.h"
+#include "base/ending.h"
 #include "base/log.h"
 #include "tessera/error.hpp"
 
@@ -106,7 +107,7 @@ void JobWatch::end_process(const std::exception& reason) {
   tell(failure);
   write_torchelastic_error(failure);
   if (speaks_) print_error(concat("rank ", rank_, " ends: ", reason.what()));
-  ::_exit(1);  // past all destructors, which may wait for other threads
+  host::end_process(1);  // past all destructors, which may wait for other threads
 }
 
 }  // namespace tessera::host

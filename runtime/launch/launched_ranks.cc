@@ -2,6 +2,7 @@
 
 #include "launch/launched_ranks.h"
 
+#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,12 +28,12 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return result;
 }
 
-std::vector<std::string> rank_environment(int rank, int num_ranks, const RankMeeting& meeting) {
+std::vector<std::string> rank_environment(int rank, int num_ranks, int endings, const RankMeeting& meeting) {
   std::vector<std::string> environment;
   for (char** entry = environ; *entry; ++entry)
     if (std::strncmp(*entry, "TESSERA_RANK=", 13) != 0 && std::strncmp(*entry, "TESSERA_WORLD_SIZE=", 19) != 0 &&
         std::strncmp(*entry, "TESSERA_LOCAL_", 14) != 0 && std::strncmp(*entry, "TESSERA_STORE_", 14) != 0 &&
-        std::strncmp(*entry, "TESSERA_JOB_SECRET=", 19) != 0)
+        std::strncmp(*entry, "TESSERA_JOB_SECRET=", 19) != 0 && std::strncmp(*entry, "TESSERA_ENDINGS_", 16) != 0)
       environment.emplace_back(*entry);
   for (const char* name : {"TESSERA_RANK=", "TESSERA_LOCAL_RANK="})
     environment.push_back(concat(name, rank));
@@ -41,22 +42,25 @@ std::vector<std::string> rank_environment(int rank, int num_ranks, const RankMee
   environment.push_back(concat("TESSERA_STORE_ADDR=127.0.0.1:", meeting.port));
   environment.push_back("TESSERA_STORE_SERVED=1");
   environment.push_back("TESSERA_JOB_SECRET=" + meeting.secret);
+  environment.push_back(concat(kEndingsFile, "=", endings));
   return environment;
 }
 
-// The server has threads by now, so between fork and exec the child may only call async-signal-safe functions.
+// The server has threads by now, so between fork and exec the child may only call async-signal-safe functions. _Fork
+// calls no handlers that a plugin has installed for forks.
 pid_t start_process(const std::string& executable, std::vector<std::string> arguments,
-                    std::vector<std::string> environment, const sigset_t& signals) {
+                    std::vector<std::string> environment, int kept_file, const sigset_t& signals) {
   const std::vector<char*> argv = pointers(arguments);
   const std::vector<char*> envp = pointers(environment);
   const pid_t launcher = ::getpid();
-  const pid_t child = ::fork();
+  const pid_t child = ::_Fork();
   if (child < 0)
     throw Error(TSR_E_UNAVAILABLE,
                 concat("cannot start a rank: ", std::strerror(errno), "; start fewer ranks, or raise ulimit -u"));
   if (child > 0) return child;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != launcher) ::_exit(kStartFailed);  // the launcher died before the line above
+  ::fcntl(kept_file, F_SETFD, 0);
   ::pthread_sigmask(SIG_SETMASK, &signals, nullptr);
   ::execve(executable.c_str(), argv.data(), envp.data());
   ::_exit(kStartFailed);
@@ -82,10 +86,12 @@ LaunchedRanks::~LaunchedRanks() {
     if (end.how == RankEnd::How::running) ::waitpid(pid_of(end), nullptr, 0);
 }
 
-void LaunchedRanks::start(const std::string& executable, const std::vector<std::string>& arguments, int num_ranks,
+void LaunchedRanks::start(const std::string& executable, const std::vector<std::string>& arguments,
                           const RankMeeting& meeting, const sigset_t& signals) {
   const int rank = static_cast<int>(ends_.size());
-  const pid_t pid = start_process(executable, arguments, rank_environment(rank, num_ranks, meeting), signals);
+  const pid_t pid =
+      start_process(executable, arguments, rank_environment(rank, endings_.num_processes(), endings_.file(), meeting),
+                    endings_.file(), signals);
   RankEnd& end = ends_.emplace_back();
   end.who = this_process(rank);
   end.who.pid = pid;
@@ -101,9 +107,9 @@ void LaunchedRanks::reap() {
 
 void LaunchedRanks::note_end(RankEnd& end, int status) {
   end.order = ++num_ended_;
-  end.how = WIFSIGNALED(status)                     ? RankEnd::How::killed
-            : WEXITSTATUS(status) == finished_code_ ? RankEnd::How::finished
-                                                    : RankEnd::How::exited;
+  const bool is_done =
+      WIFEXITED(status) && WEXITSTATUS(status) == 0 && (!say_when_done_ || endings_[end.who.rank].has_finished);
+  end.how = WIFSIGNALED(status) ? RankEnd::How::killed : is_done ? RankEnd::How::finished : RankEnd::How::exited;
   end.value = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
   if (end.how != RankEnd::How::finished && first_failure_ < 0) first_failure_ = end.who.rank;
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/ending.h"
 #include "launch/failure.h"
 
 namespace tessera::host {
@@ -15,28 +16,28 @@ namespace tessera::host {
 /// Whether a process is stopped, by SIGSTOP or a debugger.
 bool is_stopped(pid_t pid);
 
-/// With this, and not with 0, a rank that our launcher has started tells it that it has finished. A plugin that ends
-/// the process by a system call of its own would choose 0.
-inline constexpr int kRankFinished = 40;
-
 /// Where the ranks find one another.
 struct RankMeeting {
   uint16_t port = 0;
   std::string secret;
 };
 
+/// A rank finds its Ending by this environment variable, the number of an open file, and its rank.
+inline constexpr const char* kEndingsFile = "TESSERA_ENDINGS_FILE";
+
 /// The destructor kills the ranks that still run. [control-thread]
 class LaunchedRanks {
  public:
-  /// A rank that exits with `finished_code` has finished.
-  explicit LaunchedRanks(int finished_code) : finished_code_(finished_code) {}
+  /// A rank that exits with 0 has finished; where ranks `say_when_done`, only if it has set Ending::has_finished.
+  /// Throws UNAVAILABLE.
+  LaunchedRanks(int num_ranks, bool say_when_done) : endings_(num_ranks), say_when_done_(say_when_done) {}
   ~LaunchedRanks();
   LaunchedRanks(const LaunchedRanks&) = delete;
   LaunchedRanks& operator=(const LaunchedRanks&) = delete;
 
-  /// Starts the next of `num_ranks` ranks, with `signals` blocked. Throws UNAVAILABLE.
-  void start(const std::string& executable, const std::vector<std::string>& arguments, int num_ranks,
-             const RankMeeting& meeting, const sigset_t& signals);
+  /// Starts the next rank, with `signals` blocked. Throws UNAVAILABLE.
+  void start(const std::string& executable, const std::vector<std::string>& arguments, const RankMeeting& meeting,
+             const sigset_t& signals);
   /// Takes note of those that have ended.
   void reap();
 
@@ -59,7 +60,8 @@ class LaunchedRanks {
  private:
   void note_end(RankEnd& end, int status);
 
-  int finished_code_;
+  const SharedEndings endings_;  // by rank
+  const bool say_when_done_;
   std::vector<RankEnd> ends_;  // by rank
   int num_ended_ = 0;
   int first_failure_ = -1;

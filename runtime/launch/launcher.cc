@@ -34,17 +34,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr timespec kTick = {0, 50'000'000};
 
-// Blocks the signals that the launcher waits for, except those that are ignored, which waiting would undo; restores the
-// old mask at the end.
+// Blocks the signals that the launcher waits for; restores the old mask at the end.
 class BlockedSignals {
  public:
-  BlockedSignals() {
-    sigemptyset(&wanted_);
-    sigaddset(&wanted_, SIGCHLD);
-    for (const int signal : kEndingSignals)
-      if (!is_ignored(signal)) sigaddset(&wanted_, signal);
-    pthread_sigmask(SIG_BLOCK, &wanted_, &before_);
-  }
+  BlockedSignals() { pthread_sigmask(SIG_BLOCK, &wanted_, &before_); }
   ~BlockedSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
   BlockedSignals(const BlockedSignals&) = delete;
   BlockedSignals& operator=(const BlockedSignals&) = delete;
@@ -54,7 +47,8 @@ class BlockedSignals {
   int wait(siginfo_t& info) const { return std::max(0, sigtimedwait(&wanted_, &info, &kTick)); }
 
  private:
-  sigset_t wanted_, before_;
+  const sigset_t wanted_ = signals_of_parent();
+  sigset_t before_;
 };
 
 // Ends the remaining ranks in steps: time to end by themselves, SIGTERM, SIGKILL.
@@ -197,9 +191,9 @@ LaunchResult launch_ranks(const LaunchRequest& request, const Log& log) {
   const std::string secret = random_secret();
   TcpStoreServer server("127.0.0.1", 0, secret);
   server.store().set(kLauncherLog, request.log);
-  LaunchedRanks ranks(request.finished_code);
+  LaunchedRanks ranks(request.num_ranks, request.ranks_say_when_done);
   for (int rank = 0; rank < request.num_ranks; ++rank)
-    ranks.start(request.executable, request.arguments, request.num_ranks, {server.port(), secret}, signals.before());
+    ranks.start(request.executable, request.arguments, {server.port(), secret}, signals.before());
   const int ended_by = watch(request, ranks, server.store(), signals, log);
   return ended_by ? LaunchResult{128 + ended_by, ""} : conclude(ranks, server.store());
 }

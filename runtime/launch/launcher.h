@@ -13,13 +13,12 @@ struct LaunchRequest {
   std::string executable;              ///< path; every rank runs it
   std::vector<std::string> arguments;  ///< all of argv
   int num_ranks = 1;
-  std::string log = {};  ///< for rank 0's record: what was logged before the ranks were started
-  /// What a rank exits with when it has finished; one that exits with another code has failed.
-  int finished_code = 0;
-  int64_t grace_ms = 450;           ///< from a rank's failure to SIGTERM for those that have not ended by themselves
-  int64_t finish_ms = 100'000;      ///< the same, from the first rank's success
-  int64_t signal_grace_ms = 5'000;  ///< the same, from a signal that ends the job at once
-  int64_t kill_ms = 100;            ///< from SIGTERM to SIGKILL
+  std::string log = {};              ///< for rank 0's record: what was logged before the ranks were started
+  bool ranks_say_when_done = false;  ///< one that exits with 0 has failed if it has not set Ending::has_finished
+  int64_t grace_ms = 450;            ///< from a rank's failure to SIGTERM for those that have not ended by themselves
+  int64_t finish_ms = 100'000;       ///< the same, from the first rank's success
+  int64_t signal_grace_ms = 5'000;   ///< the same, from a signal that ends the job at once
+  int64_t kill_ms = 100;             ///< from SIGTERM to SIGKILL
 };
 
 struct LaunchResult {
@@ -34,7 +33,8 @@ inline constexpr const char* kLauncherLog = "launcher/log";
 std::string own_executable();
 
 /// Serves the job's key-value store on loopback, starts the ranks with TESSERA_RANK, _WORLD_SIZE, _LOCAL_RANK,
-/// _LOCAL_SIZE, _STORE_ADDR, _STORE_SERVED and _JOB_SECRET in their environment, and waits for all of them.
+/// _LOCAL_SIZE, _STORE_ADDR, _STORE_SERVED, _JOB_SECRET and _ENDINGS_FILE in their environment, and waits for all of
+/// them.
 ///
 /// The exit code is 0 when all ranks exit with 0. When a rank fails or reports that it fails, the store is closed,
 /// which makes the others end, and the exit code is that of first_cause() (1 if a signal killed it).

@@ -6,7 +6,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "base/ending_is_told.h"
+#include "base/ending.h"
 #include "base/terminal.h"
 
 namespace tessera::host {
@@ -34,6 +34,15 @@ bool is_ignored(int signal) {
   return ::sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
+sigset_t signals_of_parent() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGCHLD);
+  for (const int signal : kEndingSignals)
+    if (!is_ignored(signal)) sigaddset(&signals, signal);
+  return signals;
+}
+
 void announce_ending_signals() {
   for (const int signal : kEndingSignals)
     if (!is_ignored(signal)) act(signal, announce);
@@ -49,7 +58,7 @@ void say_signal(std::string_view before, int signal, std::string_view after) {
 
 void end_by_signal(int signal, bool says) {
   if (says) say_signal("ended by signal ", signal, "");
-  *ending_is_told = true;
+  ending->is_told = true;
   act(signal, SIG_DFL);
   sigset_t set;
   sigemptyset(&set);

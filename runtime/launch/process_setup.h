@@ -14,6 +14,9 @@ inline constexpr std::array kEndingSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, 
 /// nohup starts programs with SIGHUP ignored, and shells those in the background with SIGINT. They stay so.
 bool is_ignored(int signal);
 
+/// SIGCHLD, and those of kEndingSignals that are not ignored: what a process that waits for others blocks and takes.
+sigset_t signals_of_parent();
+
 /// For a process that our launcher does not watch: it prints which of kEndingSignals ends it, and then ends. Signals
 /// that are ignored stay ignored.
 void announce_ending_signals();

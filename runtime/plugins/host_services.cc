@@ -28,6 +28,11 @@ const void* maker_of(const LoadedPlugin& plugin) {
   return nullptr;
 }
 
+/// The host's own keys are out of reach. An empty one stays so, for the store to refuse.
+std::string key_of(tsr_str key) {
+  return key.len == 0 ? "" : "plugin/" + tessera::to_string(key);
+}
+
 }  // namespace
 
 HostServices::HostServices(Log log, std::shared_ptr<KeyValueStore> store)
@@ -69,7 +74,7 @@ const void* HostServices::get_service(void* ctx, tsr_str id) noexcept {
 tsr_status HostServices::kv_set(void* ctx, tsr_str key, const void* value, uint64_t num_bytes,
                                 tsr_error* err) noexcept {
   return guard(err, "host", [&] {
-    borrowed<HostServices>(ctx, "set").store_->set(view(key), {static_cast<const char*>(value), num_bytes});
+    borrowed<HostServices>(ctx, "set").store_->set(key_of(key), {static_cast<const char*>(value), num_bytes});
   });
 }
 
@@ -79,7 +84,7 @@ tsr_status HostServices::kv_get(void* ctx, tsr_str key, void* value, uint64_t* n
     if (timeout_ms < 0)
       throw Error(TSR_E_INVALID_ARGUMENT,
                   "the time-out of a get is " + std::to_string(timeout_ms) + " ms; 0 looks once");
-    const std::string found = borrowed<HostServices>(ctx, "get").store_->get(view(key), timeout_ms);
+    const std::string found = borrowed<HostServices>(ctx, "get").store_->get(key_of(key), timeout_ms);
     const uint64_t capacity = *num_bytes;
     // The size is returned in any case, so the caller can make room and ask again.
     *num_bytes = found.size();
@@ -92,7 +97,7 @@ tsr_status HostServices::kv_get(void* ctx, tsr_str key, void* value, uint64_t* n
 }
 
 tsr_status HostServices::kv_add(void* ctx, tsr_str key, int64_t delta, int64_t* result, tsr_error* err) noexcept {
-  return guard(err, "host", [&] { *result = borrowed<HostServices>(ctx, "add").store_->add(view(key), delta); });
+  return guard(err, "host", [&] { *result = borrowed<HostServices>(ctx, "add").store_->add(key_of(key), delta); });
 }
 
 }  // namespace tessera::host

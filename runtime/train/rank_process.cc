@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/concat.h"
+#include "base/ending.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "guard/call_watch.h"
@@ -92,7 +93,7 @@ int RankProcess::run(int64_t start_timeout_ms, int64_t reply_ms, const Log& log,
       was_told = watch.tell(*failure);
     }
     // The store is unreachable: destructors would wait for it, so the process exits without them.
-    if (watch.is_cut_off()) ::_exit(leave(job, failure, false));
+    if (watch.is_cut_off()) end_process(leave(job, failure, false));
   } catch (const std::exception& error) {  // joining failed, or the watch thread could not be started
     failure = make_failure(error, environment_.rank, 0);
     was_told = job.store && try_to_report(*job.store, *failure);

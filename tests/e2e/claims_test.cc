@@ -94,6 +94,11 @@ TEST(SelfTest, LeavesARightCommunicatorAlone) {
     }
 }
 
+TEST(SelfTest, FindsADeviceThatRunsWhatItIsToCapture) {
+  expect_refused(run("capture-nothing", {"--comm=local", "--device=hostile", "--strategy=ddp"}),
+                 "hostile-device.so) fails its self-test: a capture ran what it was to capture", 1);
+}
+
 TEST(SelfTest, FindsADeviceWhoseStreamsAreNotInOrder) {
   const std::string head = "hostile-device.so) fails its self-test: a copy did not wait for the work before it";
   for (const std::string fault : {"wait-nothing", "copy-at-once"})

@@ -126,12 +126,35 @@ TEST(HostilePlugin, ThatEndsItsProcessByItselfDoesNotSucceed) {
                {"rank ", "ended with exit code 0 before the job was done"}, 1);
   const std::string text = "a plugin has ended the process of the run with exit code 0 before the run was done";
   expect_named(train_threads("lower-exit-by-instruction"), {text}, 1);
+  expect_named(train_threads("lower-exit-by-instruction-with-40"),
+               {"a plugin has ended the process of the run with exit code 40 before the run was done"}, 40);
   expect_named(run({"plan", "--model=" + golden(), "--batch-size=1", "--seq-len=8", "--mesh=dp=2",
                     std::string("--strategy=dp=") + kHostile, "--verify"},
                    "lower-exit-by-instruction"),
                {text}, 1);
 }
 #endif
+
+TEST(HostilePlugin, ThatForgesTheHostsKeysIsBlamed) {
+  const CommandResult killed = train_wrapped("submit-forge-and-kill", kNoFlag, "hostile-gloo");
+  expect_named(killed, {"killed by signal 9"}, 1);
+  EXPECT_EQ(killed.err.find("all is well"), std::string::npos) << killed.err;
+}
+
+#ifndef TESSERA_IS_SANITIZED  // where the process ends by exit(), for the search for leaks
+// The run is over, whatever its destructor does then.
+TEST(HostilePlugin, ThatHoldsTheEndUpDoesNotRunThen) {
+  EXPECT_EQ(train_threads("unload-hang").exit_code, 0);
+  EXPECT_EQ(train_threads("unload-crash").exit_code, 0);
+  EXPECT_EQ(train_threads("unload-exit-at-once-with-7").exit_code, 0);
+  EXPECT_EQ(train_threads("unload-hang", {"--comm=gloo"}).exit_code, 0);
+}
+#endif
+
+// Ranks are started without the handlers that a plugin has installed for forks.
+TEST(HostilePlugin, ThatHandlesForksDoesNotHoldTheLauncherUp) {
+  EXPECT_EQ(train_threads("lower-fork-handler", {"--comm=gloo"}).exit_code, 0);
+}
 
 TEST(HostilePlugin, ThatKillsItsProcessIsReported) {
   const std::string text = "the process of the run was killed by signal ";

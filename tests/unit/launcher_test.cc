@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -45,7 +46,7 @@ class Launcher : public ::testing::Test {
     LaunchRequest request{"/bin/sh", {"sh", "-c", script, "sh", folder_.string()}, num_ranks};
     request.grace_ms = request.finish_ms = request.signal_grace_ms = grace_ms;
     request.kill_ms = kill_ms;
-    request.finished_code = finished_code_;
+    request.ranks_say_when_done = ranks_say_when_done_;
     const LaunchResult result = launch_ranks(request, Log(log_, LogLevel::info));
     failure_ = result.failure;
     return result.exit_code;
@@ -77,7 +78,7 @@ class Launcher : public ::testing::Test {
   fs::path folder_;
   std::ostringstream log_;
   std::string failure_;
-  int finished_code_ = 0;
+  bool ranks_say_when_done_ = false;
 };
 
 constexpr const char* kNote = "echo $$ > $1/part.$TESSERA_RANK; mv $1/part.$TESSERA_RANK $1/pid.$TESSERA_RANK; ";
@@ -175,10 +176,13 @@ TEST_F(Launcher, ARankThatDoesNotEndWithTheOthersIsEnded) {
   expect_no_process_left(2);
 }
 
-TEST_F(Launcher, ARankThatDoesNotExitAsThoseThatHaveFinishedHasFailed) {
-  finished_code_ = kRankFinished;
-  EXPECT_EQ(launch("exit 40", 2), 0);
-  EXPECT_EQ(launch("exit $((40 * (1 - TESSERA_RANK)))", 2), 1);
+TEST_F(Launcher, ARankThatExitsWithZeroAndDoesNotSayThatItHasFinishedHasFailed) {
+  ranks_say_when_done_ = true;
+  const std::string say = concat("printf '\\001' | dd of=/proc/self/fd/$", kEndingsFile, " bs=1 conv=notrunc seek=$((",
+                                 sizeof(Ending), " * TESSERA_RANK + ", offsetof(Ending, has_finished), ")) 2>$1/err");
+  EXPECT_EQ(launch(say, 2), 0) << read("err");
+  EXPECT_EQ(launch(say + "; exit 3", 2), 3);
+  EXPECT_EQ(launch("[ $TESSERA_RANK = 1 ] || " + say, 2), 1);
   expect_failure("cause:        rank 1 (process ");
   expect_failure("ended with exit code 0 before the job was done");
 }

@@ -13,8 +13,7 @@
 #include <iterator>
 #include <string>
 
-#include "base/ending_is_told.h"
-#include "launch/launched_ranks.h"
+#include "base/ending.h"
 #include "support/patience.h"
 #include "support/processes.h"
 
@@ -79,24 +78,36 @@ int die_of(int signal) {
   return wait_for_ever();
 }
 
+/// As the program does at its end.
+int finish() {
+  ending->has_finished = true;
+  return 0;
+}
+
 TEST(Supervisor, ReturnsZeroOnlyForARunThatSaysThatItFinished) {
-  Supervisor finished([] { return kRankFinished; });
+  Supervisor finished(finish);
   EXPECT_EQ(finished.end(), 0);
   EXPECT_EQ(finished.said(), "");
   Supervisor ended([] { return 0; });
   EXPECT_EQ(ended.end(), 1);
   EXPECT_NE(ended.said().find("a plugin has ended the process of the run with exit code 0"), std::string::npos);
-  Supervisor failed([] { return 2; });
+  Supervisor failed([] { return ending->is_told = true, 2; });
   EXPECT_EQ(failed.end(), 2);
   EXPECT_EQ(failed.said(), "");
+  Supervisor wordless([] { return 2; });
+  EXPECT_EQ(wordless.end(), 2);
+  EXPECT_NE(wordless.said().find("a plugin has ended the process of the run with exit code 2"), std::string::npos);
 }
 
 TEST(Supervisor, DiesOfTheSignalThatTheRunDiedOf) {
   Supervisor killed([] { return die_of(SIGKILL); });
   EXPECT_EQ(killed.end(), 128 + SIGKILL);
   EXPECT_NE(killed.said().find("killed by signal 9 (SIGKILL)"), std::string::npos) << killed.said();
+  Supervisor hung_up([] { return die_of(SIGHUP); });
+  EXPECT_EQ(hung_up.end(), 128 + SIGHUP);
+  EXPECT_NE(hung_up.said().find("killed by signal 1 (SIGHUP)"), std::string::npos) << hung_up.said();
   Supervisor told([] {
-    *ending_is_told = true;
+    ending->is_told = true;
     return die_of(SIGSEGV);
   });
   EXPECT_EQ(told.end(), 128 + SIGSEGV);
@@ -114,7 +125,7 @@ TEST(Supervisor, PassesSignalsOn) {
       if (::write(STDERR_FILENO, ready.data(), ready.size()) < 0) return 3;
       int received = 0;
       ::sigwait(&one, &received);
-      return received == signal ? kRankFinished : 4;
+      return received == signal ? finish() : 4;
     });
     ASSERT_TRUE(eventually([&] { return asked.said() == "ready\n"; }));
     ::kill(asked.id(), signal);
@@ -133,7 +144,7 @@ TEST(Supervisor, TakesTheRunWithIt) {
 }
 
 TEST(Supervisor, EndsARunThatStaysStopped) {
-  Supervisor stopped([] { return ::raise(SIGSTOP), kRankFinished; }, 300);
+  Supervisor stopped([] { return ::raise(SIGSTOP), finish(); }, 300);
   EXPECT_EQ(stopped.end(), 128 + SIGKILL);
   EXPECT_NE(stopped.said().find("is stopped; resume it with kill -CONT"), std::string::npos) << stopped.said();
   EXPECT_NE(stopped.said().find("was stopped for 0.3 s"), std::string::npos) << stopped.said();
@@ -141,7 +152,7 @@ TEST(Supervisor, EndsARunThatStaysStopped) {
 }
 
 TEST(Supervisor, LetsAStoppedRunGoOn) {
-  Supervisor stopped([] { return ::raise(SIGSTOP), kRankFinished; });
+  Supervisor stopped([] { return ::raise(SIGSTOP), finish(); });
   EXPECT_TRUE(eventually([&] { return stopped.said().find("is stopped") != std::string::npos; }));
   ::kill(stopped.run_id(), SIGCONT);
   EXPECT_EQ(stopped.end(), 0);

@@ -4,7 +4,6 @@
 #include "config/default_plugins.h"
 #include "config/usage_error.h"
 #include "guard/call_watch.h"
-#include "launch/launched_ranks.h"
 #include "launch/launcher.h"
 #include "launch/memory_store.h"
 #include "launch/process_setup.h"
@@ -30,7 +29,7 @@ int run_launched_rank(const BenchRanks& ranks, const RankEnvironment& environmen
 int start_processes(const BenchRanks& ranks, const Log& log) {
   LaunchRequest request{own_executable(), *ranks.argv, ranks.num_ranks};
   request.finish_ms = ranks.timeout_ms;
-  request.finished_code = kRankFinished;
+  request.ranks_say_when_done = true;
   const LaunchResult result = launch_ranks(request, log);
   if (!result.failure.empty()) print_error(result.failure);
   return result.exit_code;

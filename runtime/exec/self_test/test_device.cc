@@ -4,14 +4,15 @@
 //     stream b   waits for the event, copies out           to the bit: all numbers are exact
 //
 // It finds functions that return OK and do nothing or something else, streams that run work out of order or do not wait
-// for one another, and denormals that are flushed to zero. It is not a conformance test: it tries one shape of an op,
-// not all. Cost: decision 0043.
+// for one another, captures that run at once or never, and denormals that are flushed to zero. It is not a conformance
+// test: it tries one shape of an op, not all. Cost: decision 0043.
 
 #include "exec/self_test/test_device.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -98,6 +99,29 @@ class DeviceTest {
     call_for(timeout_ms_, device_.api().stream_synchronize, reads_.get(), timeout_ms_);
     call_for(timeout_ms_, device_.api().stream_synchronize, works_.get(), timeout_ms_);
     if (*result != kLate) refuse("a copy", "did not wait for the work before it, on its stream or before an event");
+  }
+
+  /// What is captured is not run, and each launch runs it, where the device captures work.
+  void capture() {
+    const auto* const table = device_.table<tsr_device_capture>(TSR_DEVICE_CAPTURE);
+    if (!table) return;
+    call(device_.api().fill, works_.get(), memory_.at(0), 0u, kBytes);
+    call(table->begin, works_.get());
+    call(device_.api().fill, works_.get(), memory_.at(0), 0x3Fu, kBytes);
+    std::unique_ptr<tsr_graph, void (*)(tsr_graph*)> graph(nullptr, table->destroy);
+    try {
+      graph.reset(made_by<tsr_graph>(table->end, works_.get()));
+    } catch (const Error&) {  // this cannot be captured, and then nothing was run
+    }
+    read();
+    if (*host_.at(0) != std::byte{0}) refuse("a capture", "ran what it was to capture");
+    for (int launch = 1; graph && launch <= 2; ++launch) {
+      call(device_.api().fill, works_.get(), memory_.at(0), 0u, kBytes);
+      call(table->launch, graph.get(), works_.get());
+      read();
+      if (*host_.at(0) != std::byte{0x3F})
+        refuse(concat("launch ", launch, " of a graph"), "did not run what it holds");
+    }
   }
 
  private:
@@ -207,6 +231,7 @@ void test_device(const Device& device, int64_t timeout_ms) {
   DeviceTest test(device, timeout_ms);
   test.fill();
   test.order();
+  test.capture();
   const double tiny = std::ldexp(1.0, -140);  // a denormal
   test.op("add", make_op(TSR_OP_ADD_INTO, 4),
           {{kSource, TSR_MODE_READ, TSR_F32, {1, 2, 3, tiny}, {1, 2, 3, tiny}},

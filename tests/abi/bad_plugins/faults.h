@@ -111,10 +111,12 @@ static inline void faults_at(const char* place) {
   if (is_fault(place, "limits")) faults_limit_files();
   if (is_fault(place, "close-files")) syscall(SYS_close_range, 3u, ~0u, 0u);
   if (is_fault(place, "environment")) clearenv();
+  if (is_fault(place, "fork-handler")) pthread_atfork(faults_hang, NULL, NULL);
   if (is_fault(place, "fork")) faults_fork(0);
   if (is_fault(place, "bare-fork")) faults_fork(1);
 #if defined(__x86_64__)
   if (is_fault(place, "exit-by-instruction")) __asm__ volatile("syscall" : : "a"(SYS_exit_group), "D"(0));
+  if (is_fault(place, "exit-by-instruction-with-40")) __asm__ volatile("syscall" : : "a"(SYS_exit_group), "D"(40));
   const unsigned short single = 0x007f;
   if (is_fault(place, "precision")) __asm__ volatile("fldcw %0" : : "m"(single));
   if (is_fault(place, "traps")) _mm_setcsr(_mm_getcsr() & ~0x0800u); /* of underflow */

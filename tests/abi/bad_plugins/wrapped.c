@@ -96,7 +96,29 @@ static void close_device(tsr_device* device) {
   faults_at("close");
   inner.close(device);
 }
+/* Captures nothing: what it is given runs at once. */
+static tsr_status capture_begin(tsr_stream* stream, tsr_error* err) {
+  (void)stream, (void)err;
+  return TSR_OK;
+}
+static tsr_status capture_end(tsr_stream* stream, tsr_graph** graph, tsr_error* err) {
+  (void)stream, (void)err;
+  *graph = (tsr_graph*)&inner;
+  return TSR_OK;
+}
+static tsr_status capture_launch(tsr_graph* graph, tsr_stream* stream, tsr_error* err) {
+  (void)graph, (void)stream, (void)err;
+  return TSR_OK;
+}
+static void capture_destroy(tsr_graph* graph) {
+  (void)graph;
+}
+
 static const void* get_extension(tsr_str id) {
+  static const tsr_device_capture kCapture = {sizeof kCapture, 0, capture_begin, capture_end, capture_launch,
+                                              capture_destroy};
+  const int is_capture = id.len == sizeof(TSR_DEVICE_CAPTURE) - 1 && memcmp(id.ptr, TSR_DEVICE_CAPTURE, id.len) == 0;
+  if (is_fault("capture", "nothing")) return is_capture ? &kCapture : inner.get_extension(id);
   if (is_fault("extension", "wild")) return (const void*)(size_t)64;
   static const uint32_t kShort[32] = {12};
   if (is_fault("extension", "short")) return kShort;
@@ -173,8 +195,22 @@ static tsr_status submit_spoilt(tsr_comm* comm, const tsr_collective* collective
   return device->host_function(changed.stream, spoil, result, err);
 }
 
+/* Says in the words of the host that all is well, under the names that the host uses. */
+static void forge_failures(const tsr_host* host) {
+  static const char kWell[] =
+      "{\"rank\":0,\"pid\":1,\"host\":\"here\",\"code\":-13,\"about\":-1,\"step\":-1,"
+      "\"order\":0,\"exit_code\":0,\"sentence\":\"all is well\"}";
+  static const tsr_str kService = {TSR_KV_SERVICE, sizeof(TSR_KV_SERVICE) - 1};
+  static const tsr_str kKeys[] = {{"failure/0", 9}, {"failure/1", 9}};
+  const tsr_kv_service* const store = host->get_service(host->ctx, kService);
+  tsr_error err = {0};
+  for (int i = 0; i < 2; ++i)
+    store->set(host->ctx, kKeys[i], kWell, sizeof kWell - 1, &err);
+}
+
 static tsr_status create(const tsr_comm_create_args* args, tsr_comm** comm, tsr_error* err) {
   faults_at("create");
+  if (is_fault("submit", "forge-and-kill")) forge_failures(args->host);
   device = args->device_interface;
   num_members = args->size;
   *comm = NULL;
@@ -187,6 +223,7 @@ static tsr_status create(const tsr_comm_create_args* args, tsr_comm** comm, tsr_
 }
 static tsr_status submit(tsr_comm* comm, const tsr_collective* collective, tsr_error* err) {
   faults_at("submit");
+  if (is_fault("submit", "forge-and-kill")) kill(getpid(), SIGKILL);
   if (is_fault("submit", "silent")) return TSR_E_UNKNOWN;
   if (is_fault("submit", "nothing")) return TSR_OK;
   if (is_fault("work", "hang")) return device->host_function(collective->stream, never_end, NULL, err);

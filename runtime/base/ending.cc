@@ -1,0 +1,62 @@
+#include "base/ending.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/concat.h"
+#include "tessera/error.hpp"
+
+namespace tessera::host {
+namespace {
+
+static_assert(std::atomic<bool>::is_always_lock_free, "shared between processes");
+
+size_t bytes_of(int num_processes) {
+  return static_cast<size_t>(num_processes) * sizeof(Ending);
+}
+
+Ending* mapped(int file, int num_processes) {
+  void* const memory = ::mmap(nullptr, bytes_of(num_processes), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  return memory == MAP_FAILED ? nullptr : static_cast<Ending*>(memory);
+}
+
+}  // namespace
+
+SharedEndings::SharedEndings(int num_processes)
+    : num_processes_(num_processes), file_(::memfd_create("tessera endings", MFD_CLOEXEC)) {
+  if (file_ >= 0 && ::ftruncate(file_, static_cast<off_t>(bytes_of(num_processes))) == 0)
+    endings_ = mapped(file_, num_processes);
+  if (endings_) return;
+  const int error = errno;
+  ::close(file_);
+  throw Error(TSR_E_UNAVAILABLE, concat("cannot share memory with the processes to be started: ", ::strerror(error)));
+}
+
+SharedEndings::~SharedEndings() {
+  ::munmap(endings_, bytes_of(num_processes_));
+  ::close(file_);
+}
+
+void end_process(int exit_code) {
+  host_ends_process = true;
+  ending->is_told = true;
+  ::_exit(exit_code);
+}
+
+bool take_ending(int file, int process) {
+  struct stat status {};
+  const bool is_there =
+      process >= 0 && ::fstat(file, &status) == 0 && static_cast<size_t>(status.st_size) >= bytes_of(process + 1);
+  Ending* const endings = is_there ? mapped(file, process + 1) : nullptr;
+  if (!endings) return false;
+  ::close(file);
+  ending = &endings[process];
+  return true;
+}
+
+}  // namespace tessera::host
