@@ -62,10 +62,15 @@ void write_durably(const std::string& path, std::string_view text) {
   {
     const Descriptor file(::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666));
     if (file.get() < 0) fail("create", partial);
-    write_all(file.get(), text, partial);
-    if (::fsync(file.get()) != 0) fail("sync", partial);
+    try {
+      write_all(file.get(), text, partial);
+      if (::fsync(file.get()) != 0) fail("sync", partial);
+      if (std::rename(partial.c_str(), path.c_str()) != 0) fail("rename", partial);
+    } catch (const Error&) {
+      ::unlink(partial.c_str());
+      throw;
+    }
   }
-  if (std::rename(partial.c_str(), path.c_str()) != 0) fail("rename", partial);
   sync_folder(folder_of(path));
 }
 

@@ -170,6 +170,7 @@ std::string refusal_of_folder(const std::string& flag, const std::string& path, 
 
 std::string refusal_of(const Output& output) {
   if (is_standard_output(output.path)) return "";
+  if (output.path.empty()) return concat(output.flag, " is empty; give a file");
   const std::string why = why_not(output);
   return why.empty() ? "" : concat(name_of(output), " ", why);
 }

@@ -127,7 +127,8 @@ std::string print_index(const CheckpointIndex& index) {
 }
 
 CheckpointIndex parse_index(std::string_view text, const std::string& where) {
-  const std::string object = "{" + std::string(checked_rest(text, where));
+  // In place of the first line, so that errors have the numbers of the file's lines.
+  const std::string object = "{\n" + std::string(checked_rest(text, where));
   const JsonFields fields(object, where);
   if (fields.text("format") != kFormat) fields.refuse("format", "is not ", kFormat);
   if (const uint64_t version = fields.number("version"); version > kCheckpointVersion)

@@ -18,6 +18,7 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <system_error>
 
@@ -25,6 +26,7 @@
 #include "base/durable_file.h"
 #include "base/read_only_file.h"
 #include "checkpoint/index.h"
+#include "config/usage_error.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
@@ -32,7 +34,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kPrefix = "step-", kPartial = ".partial";
+constexpr std::string_view kPrefix = "step-", kPartial = ".partial", kRankFile = "rank-";
 constexpr const char *kLatest = "latest", *kBest = "best";
 
 [[noreturn]] void fail(const char* what, const std::string& path, int error) {
@@ -53,10 +55,38 @@ std::vector<std::string> names_in(const std::string& folder) {
   return names;
 }
 
+/// Whether a checkpoint may have such a file, when it is complete or while it is made.
+bool is_of_checkpoint(std::string_view file) {
+  if (file.ends_with(kPartial)) file.remove_suffix(kPartial.size());
+  return file == kIndexName || file == kConfigName || file.starts_with(kRankFile);
+}
+
+/// Why `path` is not ours to replace or remove, as a clause; empty: it is, or nothing is there.
+std::string why_foreign(const std::string& path) {
+  std::error_code unknown;
+  const fs::file_status status = fs::symlink_status(path, unknown);
+  if (!fs::exists(status)) return "";
+  if (!fs::is_directory(status)) return concat(path, " has the name of a checkpoint, and is not a folder");
+  for (const std::string& name : names_in(path))
+    if (!is_of_checkpoint(name))
+      return concat(path, " has the name of a checkpoint, and holds ", name, ", which no checkpoint has");
+  return "";
+}
+
+void require_ours(const std::string& path) {
+  if (const std::string why = why_foreign(path); !why.empty())
+    throw Error(TSR_E_UNAVAILABLE, concat(why, "; move it away"));
+}
+
 void remove_folder(const std::string& path) {
+  require_ours(path);
   std::error_code error;
   fs::remove_all(path, error);
   if (error) fail("remove", path, error.value());
+}
+
+bool is_partial(std::string_view name) {
+  return name.starts_with(kPrefix) && name.ends_with(kPartial);
 }
 
 /// What `latest` or `best` says; nothing when it cannot be read, or is not the name of a step.
@@ -74,6 +104,17 @@ std::optional<int64_t> named_step(const std::string& folder, const std::string& 
 fs::path clean_path(const std::string& path) {
   const fs::path clean = fs::path(path).lexically_normal();
   return clean.has_filename() ? clean : clean.parent_path();
+}
+
+/// For what may have been meant: the index of a checkpoint, or one of its files.
+void refuse_file(const std::string& given) {
+  std::error_code not_there;
+  if (!fs::is_regular_file(given, not_there)) return;
+  const std::string folder = fs::path(given).parent_path().string();
+  const bool is_in_one = fs::path(given).filename() == kIndexName && !folder.empty();
+  throw UsageError(concat(given, " is a file; give ",
+                          is_in_one ? concat("the folder of the checkpoint, ", folder)
+                                    : std::string("the folder of a checkpoint, or one that holds step-N folders")));
 }
 
 }  // namespace
@@ -111,6 +152,7 @@ std::string named_checkpoint(const std::string& given) {
 
 CheckpointChoice choose_checkpoint(const std::string& name) {
   const std::string given = named_checkpoint(name);
+  refuse_file(given);
   if (step_of_name(clean_path(given).filename().string()) || name_is_there(given + "/" + std::string(kIndexName)))
     return {{given}, true, ""};
   std::vector<int64_t> steps = saved_steps(given);
@@ -129,6 +171,21 @@ CheckpointChoice choose_checkpoint(const std::string& name) {
   return choice;
 }
 
+std::string foreign_checkpoint_in(const std::string& folder) {
+  for (const std::string& name : names_in(folder)) {
+    if (!step_of_name(name) && !is_partial(name)) continue;
+    const std::string why = why_foreign(folder + "/" + name);
+    if (!why.empty()) return concat(why, "; move it away, or give another folder");
+  }
+  return "";
+}
+
+void make_save_folder(const std::string& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) fail("make the folder", folder, error.value());
+}
+
 NewCheckpoint::NewCheckpoint(std::string folder, int64_t step) : folder_(std::move(folder)), step_(step) {}
 
 std::string NewCheckpoint::path() const {
@@ -136,10 +193,10 @@ std::string NewCheckpoint::path() const {
 }
 
 void NewCheckpoint::begin() const {
-  std::error_code error;
-  fs::create_directories(folder_, error);
-  if (error) fail("make the folder", folder_, error.value());
+  make_save_folder(folder_);
+  require_ours(folder_ + "/" + step_folder_name(step_));
   remove_folder(path());
+  std::error_code error;
   if (!fs::create_directory(path(), error) || error) fail("make the folder", path(), error ? error.value() : EEXIST);
 }
 
@@ -172,19 +229,29 @@ void NewCheckpoint::retire_older(int64_t keep) const {
   std::erase(steps, named_step(folder_, kBest).value_or(-1));
   for (const int64_t step : steps) {
     const std::string old = folder_ + "/" + step_folder_name(step), away = old + std::string(kPartial);
+    if (!why_foreign(old).empty()) continue;
     remove_folder(away);
     rename_entry(old, away);
   }
 }
 
 void NewCheckpoint::remove_unnamed() const {
-  for (const std::string& name : names_in(folder_))
-    if (name.starts_with(kPrefix) && name.ends_with(kPartial)) remove_folder(folder_ + "/" + name);
+  for (const std::string& name : names_in(folder_)) {
+    const std::string path = folder_ + "/" + name;
+    if (is_partial(name) && why_foreign(path).empty()) remove_folder(path);
+  }
+}
+
+void NewCheckpoint::name_no_best() const {
+  const std::string path = folder_ + "/" + kBest;
+  if (named_step(folder_, kBest) && ::unlink(path.c_str()) != 0) fail("remove", path, errno);
 }
 
 void NewCheckpoint::abandon() const noexcept {
-  std::error_code ignored;
-  fs::remove_all(path(), ignored);
+  try {
+    remove_folder(path());
+  } catch (const std::exception&) {  // the next run tries it again
+  }
 }
 
 }  // namespace tessera::host

@@ -21,6 +21,9 @@ std::vector<int64_t> saved_steps(const std::string& folder);
 /// What is named by FOLDER/latest or FOLDER/best; any other path is returned as it is.
 std::string named_checkpoint(const std::string& given);
 
+/// Makes the folder of --save, with those that it is in. Throws UNAVAILABLE.
+void make_save_folder(const std::string& folder);
+
 /// The checkpoints that --resume or --init-from may mean, best first. A checkpoint's own folder means itself alone, and
 /// so does FOLDER/best. A
 /// folder of --save means what `latest` names, then the older ones, newest first; without `latest`, or when what it
@@ -30,18 +33,24 @@ struct CheckpointChoice {
   bool is_explicit = false;  ///< the checkpoint itself was given
   std::string note;          ///< a sentence about `latest`, if it is not as it should be
 };
-/// No folders: `given` holds no checkpoint. Throws UNAVAILABLE when it cannot be read.
+/// No folders: `given` holds no checkpoint. Throws UsageError for a file, UNAVAILABLE when it cannot be read.
 CheckpointChoice choose_checkpoint(const std::string& given);
 
+/// Why no run may save among what is in `folder`, as a sentence: something there has the name of a checkpoint, and
+/// holds files that no checkpoint has. Empty: it may. Throws UNAVAILABLE when it cannot be read.
+std::string foreign_checkpoint_in(const std::string& folder);
+
 /// One checkpoint on its way into a folder of --save. One process calls these, in this order, while all ranks write
-/// their files into path() between the first two. All throw UNAVAILABLE with the system's reason.
+/// their files into path() between the first two. All throw UNAVAILABLE with the system's reason. No folder that holds
+/// files other than those of a checkpoint is replaced or removed, whatever its name.
 class NewCheckpoint {
  public:
   NewCheckpoint(std::string folder, int64_t step);
 
   /// Where it is made: "DIR/step-00000010.partial".
   std::string path() const;
-  /// Makes DIR, removes what an earlier attempt left, and makes the folder.
+  /// Makes DIR, removes what an earlier attempt left, and makes the folder. Throws also when that, or what has the
+  /// checkpoint's name, holds other files.
   void begin() const;
   /// Makes it durable and gives it its name, in place of one of the same step. Then `latest` names it.
   void commit() const;
@@ -53,6 +62,8 @@ class NewCheckpoint {
   /// Removes what has no name of its own: retired checkpoints, and what broken saves have left. Takes a moment for each
   /// GiB.
   void remove_unnamed() const;
+  /// From now on nothing is the best.
+  void name_no_best() const;
   /// Removes what was written. Does not throw.
   void abandon() const noexcept;
 

@@ -3,6 +3,9 @@
 
 #include <filesystem>
 #include <iostream>
+#include <string>
+#include <system_error>
+#include <vector>
 
 #include "base/concat.h"
 #include "base/log.h"
@@ -13,6 +16,7 @@
 #include "cli/model_folder.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
+#include "tessera/error.hpp"
 #include "weights/hf_writer.h"
 
 namespace tessera::host {
@@ -41,6 +45,25 @@ void make_folder(const std::string& folder) {
   if (error) throw UsageError(concat("OUT ", folder, " cannot be made: ", error.message()));
 }
 
+/// Those of a tokenizer in the folder, each of which can be read. Throws what ReadOnlyFile throws.
+std::vector<std::string> tokenizer_files(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const char* name : kTokenizerFiles) {
+    const std::string path = fs::path(folder) / name;
+    if (!name_is_there(path)) continue;
+    const ReadOnlyFile can_be_read(path);
+    names.emplace_back(name);
+  }
+  return names;
+}
+
+void copy_one(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::copy_file(from, to, error);
+  if (error)
+    throw Error(TSR_E_UNAVAILABLE, concat("cannot copy ", from.string(), " to ", to.string(), ": ", error.message()));
+}
+
 int run(const CommandLine& line) {
   const std::string &folder = line.words()[0], &out = line.words()[1];
   HuggingFaceOutput output{.folder = out};
@@ -48,14 +71,15 @@ int run(const CommandLine& line) {
   constexpr tsr_dtype kTypes[] = {TSR_F32, TSR_BF16, TSR_F16};
   output.dtype = kTypes[parse_choice("dtype", line.value("dtype", "float32"), kDtypes)];
   const ModelFolder model = open_model_folder(folder);
+  const std::vector<std::string> of_tokenizer = tokenizer_files(folder);
   make_folder(out);
   const Log log;
   {
     Progress progress(log, concat("writing ", out));
     write_hugging_face_folder(model.architecture(), *model.weights, output, &progress);
   }
-  for (const char* name : kTokenizerFiles)
-    if (fs::exists(fs::path(folder) / name)) fs::copy_file(fs::path(folder) / name, fs::path(out) / name);
+  for (const std::string& name : of_tokenizer)
+    copy_one(fs::path(folder) / name, fs::path(out) / name);
   log.info("wrote ", model.architecture().summary(), ", from ", folder, " to ", out);
   return 0;
 }

@@ -9,8 +9,10 @@
 #include <chrono>
 #include <cmath>
 #include <iostream>
+#include <limits>
 #include <optional>
 #include <thread>
+#include <variant>
 
 #include "base/concat.h"
 #include "base/log.h"
@@ -23,6 +25,7 @@
 #include "exec/self_test/test_device.h"
 #include "generate/generator.h"
 #include "generate/sampler.h"
+#include "model/architecture.h"
 #include "plugins/host_services.h"
 #include "plugins/loader.h"
 #include "text/tokenizer.h"
@@ -51,6 +54,7 @@ constexpr int64_t kNumBytes = 256;
 constexpr int64_t kMostOfBytes = 512;  // 256 bytes, and room for a few special tokens
 constexpr std::string_view kEndOfText = "<|endoftext|>";
 constexpr int64_t kMost = int64_t{1} << 40;
+constexpr int64_t kMostSeed = std::numeric_limits<int64_t>::max();
 
 /// How tokens are read from the prompt and shown.
 class TokenText {
@@ -66,12 +70,16 @@ class TokenText {
   int64_t num_tokens() const { return tokenizer_ ? tokenizer_->num_tokens() : is_of_bytes() ? kNumBytes : vocab_; }
 
   std::vector<int32_t> read(const CommandLine& line) const {
-    if (!line.has("prompt")) return {start_token()};
+    const std::optional<int32_t> start = start_token();
+    if (!line.has("prompt")) {
+      if (start) return {*start};
+      refuse_prompt("is missing", "");
+    }
     const std::string prompt = line.value("prompt");
     const std::vector<int32_t> tokens = tokenizer_      ? tokenizer_->encode(prompt)
                                         : is_of_bytes() ? bytes_of(prompt)
                                                         : numbers_in(prompt);
-    if (tokens.empty()) throw UsageError("--prompt has no token; give some, or leave it out");
+    if (tokens.empty()) refuse_prompt("has no token", start ? ", or leave it out" : "");
     return tokens;
   }
 
@@ -107,13 +115,18 @@ class TokenText {
     return numbers;
   }
 
-  /// Where a text begins: a new line, or after the end of another.
-  int32_t start_token() const {
+  /// Where a text begins: a new line, or after the end of another. Nothing where none is known.
+  std::optional<int32_t> start_token() const {
     if (is_of_bytes()) return '\n';
     const std::vector<int32_t> end = tokenizer_ ? tokenizer_->encode(kEndOfText) : std::vector<int32_t>();
-    if (end.size() == 1) return end[0];
-    throw UsageError(tokenizer_ ? "--prompt is missing; give the text to continue"
-                                : "--prompt is missing; give token numbers (\"12 7 5\"), or --tokenizer and a text");
+    return end.size() == 1 ? std::optional(end[0]) : std::nullopt;
+  }
+
+  [[noreturn]] void refuse_prompt(std::string_view why, std::string_view or_else) const {
+    const bool is_text = tokenizer_ || is_of_bytes();
+    throw UsageError(concat("--prompt ", why, "; give ",
+                            is_text ? "the text to continue" : "token numbers (\"12 7 5\"), or --tokenizer and a text",
+                            or_else));
   }
 
   const int64_t vocab_;
@@ -126,7 +139,7 @@ SamplerOptions sampler_options(const CommandLine& line) {
   options.temperature = line.number("temperature", 1, 0, 1e6);
   options.top_k = line.integer("top-k", 0, 0, kMost);
   options.top_p = line.number("top-p", 1, 1e-9, 1);
-  options.seed = static_cast<uint64_t>(line.integer("seed", 1337, 0, kMost));
+  options.seed = static_cast<uint64_t>(line.integer("seed", 1337, 0, kMostSeed));
   for (const char* flag : {"top-k", "top-p"})
     if (options.temperature == 0 && line.has(flag))
       throw UsageError(concat("--", flag, " changes nothing at --temperature 0; leave one of them out"));
@@ -154,11 +167,22 @@ int64_t generate(Generator& generator, const std::vector<int32_t>& prompt, Token
   return max_tokens;
 }
 
+/// How many tokens to look back on; 0: as many as the model has.
+int64_t context_of(const CommandLine& line, const ModelFolder& model) {
+  const int64_t given = line.integer("context", 0, 0, kMost);
+  const ModelInputs inputs = model.architecture().inputs();
+  if (const auto* tokens = std::get_if<TokenInputs>(&inputs); tokens && given > tokens->max_seq)
+    throw UsageError(
+        concat("--context ", given, " is longer than the model's context of ", tokens->max_seq, " tokens; give fewer"));
+  return given > 0 ? given : model.trained_seq_len;
+}
+
 int run(const CommandLine& line) {
   const std::string& folder = line.words()[0];
   const SamplerOptions options = sampler_options(line);
   const int64_t max_tokens = line.integer("max-tokens", 100, 1, kMost);
   const ModelFolder model = open_model_folder(folder);
+  const int64_t context = context_of(line, model);
   const Log log;
   const HostServices host(log);
   std::vector<std::string> folders;
@@ -166,8 +190,7 @@ int run(const CommandLine& line) {
   const LoadedPlugin cpu = load_plugin(PluginKind::device, kDefaultDevice, plugin_folders(folders), log);
   const Device device({.api = cpu.device(), .num_threads = num_threads(line), .host = host.of(cpu)});
   test_device(device, CallTimeouts().start_ms);
-  const int64_t context = line.integer("context", 0, 0, kMost);
-  Generator generator(model.named.architecture, *model.weights, device, context > 0 ? context : model.trained_seq_len);
+  Generator generator(model.named.architecture, *model.weights, device, context);
   TokenText text(line, folder, generator.vocab());
   const std::vector<int32_t> prompt = text.read(line);
   if (std::ssize(prompt) > generator.context())

@@ -18,9 +18,15 @@ std::optional<std::string> checkpoint_of(const std::string& given) {
   return choice.folders.front();
 }
 
+std::string trained_setting(const RunDescription& run, std::string_view flag) {
+  const auto setting =
+      std::ranges::find(run.settings, flag, [](const auto& pair) { return std::string_view(pair.first); });
+  return setting == run.settings.end() ? "" : setting->second;
+}
+
 int64_t trained_seq_len(const RunDescription& run) {
-  const auto setting = std::ranges::find(run.settings, "seq-len", [](const auto& pair) { return pair.first; });
-  return setting == run.settings.end() ? 0 : parse_integer("seq-len", setting->second, 0, 1 << 24);
+  const std::string setting = trained_setting(run, "seq-len");
+  return setting.empty() ? 0 : parse_integer("seq-len", setting, 0, 1 << 24);
 }
 
 ModelFolder open_model_folder(const std::string& folder) {

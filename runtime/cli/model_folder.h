@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "checkpoint/index.h"
 #include "model/model_name.h"
@@ -23,6 +24,8 @@ struct ModelFolder {
 /// The checkpoint that `given` means: that in this folder, or the newest in a folder of --save. Nothing for any other.
 std::optional<std::string> checkpoint_of(const std::string& given);
 
+/// The value of a flag that changes results, in the run that was saved; empty: it was not given.
+std::string trained_setting(const RunDescription& run, std::string_view flag);
 /// The --seq-len of the run that was saved; 0: that of the model.
 int64_t trained_seq_len(const RunDescription& run);
 

@@ -7,8 +7,16 @@
 #include <filesystem>
 #include <iterator>
 #include <memory>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
 
+#include "base/concat.h"
 #include "base/output_file.h"
+#include "checkpoint/save_folder.h"
+#include "config/text_values.h"
 #include "config/usage_error.h"
 #include "data/examples/idx_pair.h"
 #include "data/file_list.h"
@@ -64,75 +72,125 @@ std::vector<JobInput> inputs_of(const Job& job) {
   return inputs;
 }
 
-Output metrics_output(const Job& job) {
+/// With those that only the command line names, and checkpoints.
+std::vector<JobInput> inputs_of(const Job& job, const ParsedFlags& flags) {
+  std::vector<JobInput> inputs = inputs_of(job);
+  const auto add = [&](const char* flag, std::string_view path) {
+    if (!path.empty()) inputs.push_back({flag, std::string(path)});
+  };
+  add("--config", flags.config_file);
+  add("--trace", flags.plan.trace);
+  if (flags.set == FlagSet::plan)
+    for (const std::string_view rates : split(flags.plan.rates, ','))
+      add("--rates", rates);
+  const auto add_checkpoints = [&](const char* flag, const std::string& given) {
+    if (given.empty()) return;
+    for (const std::string& folder : choose_checkpoint(given).folders)
+      add(flag, folder);
+  };
+  add_checkpoints("--resume", job.config.resume);
+  add_checkpoints(job.trains ? "--init-from" : "--model", job.config.init_from);
+  return inputs;
+}
+
+Output metrics_output(const Job& job, std::vector<JobInput> inputs) {
   return {.flag = "--metrics",
           .path = job.config.metrics,
           .old = Output::Old::append,
           .is_ours = begins_like_metrics,
           .overwrite = job.config.overwrite,
-          .inputs = inputs_of(job)};
+          .inputs = std::move(inputs)};
 }
 
-Output trace_output(const Job& job) {
+Output trace_output(const Job& job, std::vector<JobInput> inputs) {
   return {.flag = "--profile-out",
           .path = trace_path(job.config),
           .is_ours = begins_like_trace,
           .overwrite = job.config.overwrite,
-          .inputs = inputs_of(job)};
+          .inputs = std::move(inputs)};
 }
 
-Output svg_output(const Job& job, const std::string& path) {
+Output svg_output(const Job& job, const std::string& path, std::vector<JobInput> inputs) {
   return {.flag = "--svg",
           .path = path,
           .is_ours = begins_like_step_svg,
           .overwrite = job.config.overwrite,
-          .inputs = inputs_of(job)};
+          .inputs = std::move(inputs)};
 }
 
-Output rates_output(const Job& job, const std::string& path) {
+Output rates_output(const Job& job, const std::string& path, std::vector<JobInput> inputs) {
   return {.flag = "--rates",
           .path = path,
           .is_ours = begins_like_rates,
           .overwrite = job.config.overwrite,
-          .inputs = inputs_of(job)};
+          .inputs = std::move(inputs)};
+}
+
+void refuse(const std::string& refusal) {
+  if (!refusal.empty()) throw UsageError(refusal);
 }
 
 void check(const Output& output) {
-  if (const std::string refusal = refusal_of(output); !refusal.empty()) throw UsageError(refusal);
+  refuse(refusal_of(output));
+}
+
+/// Whether both are one file, which need not exist yet. A device, such as /dev/null, takes any number of outputs.
+bool is_one_file(const std::string& a, const std::string& b) {
+  if (is_standard_output(a) || is_standard_output(b)) return is_standard_output(a) && is_standard_output(b);
+  std::error_code error;
+  if (std::filesystem::exists(a, error) && !std::filesystem::is_regular_file(a, error)) return false;
+  if (std::filesystem::equivalent(a, b, error)) return true;
+  const auto path_of = [](const std::string& path) {
+    std::error_code unknown;
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(path), unknown);
+  };
+  return !path_of(a).empty() && path_of(a) == path_of(b);
+}
+
+/// Why `flag` may not write this file beside --out; empty: it may.
+std::string refusal_beside_record(const std::string& out, const std::string& flag, const std::string& path) {
+  std::vector<std::string> names = {std::string(kConfigFile), std::string(kMetricsFile), std::string(kPlanText),
+                                    std::string(kPlanJson), std::string(kStepDrawing)};
+  if (const std::string name = std::filesystem::path(path).filename(); name.starts_with("log.rank"))
+    names.push_back(name);
+  for (const std::string& name : names)
+    if (is_one_file(path, std::filesystem::path(out) / name))
+      return concat(flag, " ", path, " is a file that --out ", out, " writes too; give another file, or leave ", flag,
+                    " out");
+  return "";
+}
+
+void check_distinct(const TrainConfig& config) {
+  const std::string trace = config.profile ? trace_path(config) : "";
+  if (!trace.empty() && !config.metrics.empty() && is_one_file(config.metrics, trace))
+    throw UsageError(concat("--metrics ", config.metrics, " and --profile-out ", trace,
+                            " are one file; give another for one of them"));
+  if (config.out.empty()) return;
+  if (!config.metrics.empty()) refuse(refusal_beside_record(config.out, "--metrics", config.metrics));
+  if (!trace.empty()) refuse(refusal_beside_record(config.out, "--profile-out", trace));
 }
 
 }  // namespace
 
-void check_metrics(const Job& job, int rank) {
-  if (rank == 0 && !job.config.metrics.empty()) check(metrics_output(job));
-}
-
-void check_trace(const Job& job, int rank) {
-  if (rank == 0 && job.config.profile) check(trace_output(job));
-}
-
-void check_save(const Job& job) {
-  if (job.config.save.empty()) return;
-  if (const std::string refusal = refusal_of_folder("--save", job.config.save, inputs_of(job)); !refusal.empty())
-    throw UsageError(refusal);
-}
-
-void check_record(const Job& job) {
+void check_outputs(const Job& job, const ParsedFlags& flags) {
   const TrainConfig& config = job.config;
-  if (config.out.empty()) return;
-  const std::string refusal = refusal_of_record(config.out, !config.resume.empty(), config.overwrite, inputs_of(job));
-  if (!refusal.empty()) throw UsageError(refusal);
+  const std::vector<JobInput> inputs = inputs_of(job, flags);
+  check_distinct(config);
+  if (!config.metrics.empty()) check(metrics_output(job, inputs));
+  if (config.profile) check(trace_output(job, inputs));
+  if (!config.out.empty()) refuse(refusal_of_record(config.out, !config.resume.empty(), config.overwrite, inputs));
+  if (!config.save.empty()) refuse(refusal_of_folder("--save", config.save, inputs));
 }
 
 RankObserver write_outputs(const Job& job, int rank) {
   RankObserver observer;
   if (rank != 0) return observer;
-  observer.on_trace = [output = trace_output(job)](const std::string& trace) {
+  observer.on_trace = [output = trace_output(job, inputs_of(job))](const std::string& trace) {
     OutputFile(output).write(output.path.ends_with(".gz") ? gzip(trace) : trace);
   };
   if (job.config.metrics.empty()) return observer;
   const auto writer = std::make_shared<std::unique_ptr<MetricsWriter>>();
-  observer.on_start = [writer, output = metrics_output(job)](RunMetrics run) {
+  observer.on_start = [writer, output = metrics_output(job, inputs_of(job))](RunMetrics run) {
     run.version = TESSERA_VERSION;
     run.environment = run_environment();
     *writer = std::make_unique<MetricsWriter>(output, run);
@@ -143,20 +201,20 @@ RankObserver write_outputs(const Job& job, int rank) {
   return observer;
 }
 
-void check_svg(const Job& job, const std::string& path) {
-  check(svg_output(job, path));
+void check_svg(const Job& job, const ParsedFlags& flags) {
+  check(svg_output(job, flags.plan.svg, inputs_of(job, flags)));
 }
 
 void write_svg(const Job& job, const std::string& path, const std::string& drawing) {
-  OutputFile(svg_output(job, path)).write(drawing);
+  OutputFile(svg_output(job, path, inputs_of(job))).write(drawing);
 }
 
-void check_rates(const Job& job, const std::string& path) {
-  check(rates_output(job, path));
+void check_rates(const Job& job, const ParsedFlags& flags) {
+  check(rates_output(job, flags.plan.rates, inputs_of(job, flags)));
 }
 
 void write_rates(const Job& job, const std::string& path, const std::string& rates) {
-  OutputFile(rates_output(job, path)).write(rates);
+  OutputFile(rates_output(job, path, inputs_of(job))).write(rates);
 }
 
 }  // namespace tessera::host

@@ -108,7 +108,7 @@ int plan_command(std::span<const std::string> arguments) {
     return 0;
   }
   job.evaluates = true;  // a plan shows and verifies every program that a job can run
-  if (!flags.plan.svg.empty()) check_svg(job, flags.plan.svg);
+  if (!flags.plan.svg.empty()) check_svg(job, flags);
   const JobPlan planned = with_offers(job, log, [&] { return JobPlan(job, log); });
   const Diagnostics diagnostics = planned.verify();
   for (const std::string& diagnostic : diagnostics)

@@ -2,6 +2,9 @@
 
 #include <filesystem>
 #include <iostream>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/output_file.h"
 #include "cli/command_line.h"
@@ -25,6 +28,14 @@ constexpr CommandSyntax kSyntax = {"usage: tessera report FOLDER [--to FILE]",
                                    "on.",
                                    kFlags, 1};
 
+/// The files of rank 0, which the page is made of.
+std::vector<JobInput> files_of(const std::string& folder) {
+  std::vector<JobInput> files;
+  for (const std::string_view name : {kConfigFile, kMetricsFile, kPlanText, kPlanJson, kStepDrawing})
+    files.push_back({"FOLDER", (std::filesystem::path(folder) / name).string()});
+  return files;
+}
+
 }  // namespace
 
 const CommandSyntax& report_syntax() {
@@ -40,8 +51,11 @@ int report_command(std::span<const std::string> arguments) {
   const std::string& folder = line.words()[0];
   const RecordedRun run = read_recorded_run(folder);
   const std::string path = line.value("to", (std::filesystem::path(folder) / kReportFile).string());
-  const Output output = {
-      .flag = "--to", .path = path, .is_ours = begins_like_report, .overwrite = line.has("overwrite")};
+  const Output output = {.flag = "--to",
+                         .path = path,
+                         .is_ours = begins_like_report,
+                         .overwrite = line.has("overwrite"),
+                         .inputs = files_of(folder)};
   if (const std::string refusal = refusal_of(output); !refusal.empty()) throw UsageError(refusal);
   const std::string page = report_page(run);
   if (is_standard_output(path)) {

@@ -12,6 +12,10 @@
 #include <algorithm>
 #include <functional>
 #include <iostream>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/concat.h"
 #include "base/log.h"
@@ -21,8 +25,9 @@
 #include "cli/model_folder.h"
 #include "cli/outputs.h"
 #include "config/default_plugins.h"
+#include "config/flag_table.h"
 #include "config/usage_error.h"
-#include "launch/launched_ranks.h"
+#include "data/examples/idx_pair.h"
 #include "launch/launcher.h"
 #include "launch/process_setup.h"
 #include "launch/rank_environment.h"
@@ -41,9 +46,29 @@
 namespace tessera::host {
 namespace {
 
+/// A command line, with warnings for the log.
+struct RunFlags : ParsedFlags {
+  std::vector<std::string> warnings;
+};
+
+/// Data to evaluate on is read as the data of the training was, unless a flag says otherwise.
+void read_as_trained(RunFlags& flags, const std::string& folder, const RunDescription& run) {
+  constexpr std::pair<std::string_view, std::string_view> kDefaults[] = {{"data-label", "last"}, {"data-scale", ""}};
+  for (const auto& [name, usual] : kDefaults) {
+    const Flag& flag = *std::ranges::find(train_flags(), name, &Flag::name);
+    const std::string given = flag.print(flags.config), trained = trained_setting(run, name);
+    const bool applies = name != "data-label" || trained.empty() || !find_idx_pair(flags.config.data);
+    if (given.empty() && !trained.empty() && applies) flag.read(flags.config, trained);
+    if (!given.empty() && given != (trained.empty() ? usual : trained))
+      flags.warnings.push_back(concat("--", name, " ", given, " differs from the training of ", folder, ", which had ",
+                                      trained.empty() ? "none" : concat("--", name, " ", trained),
+                                      "; leave it out to read the data as it was read there"));
+  }
+}
+
 /// Parses them. A checkpoint to evaluate names its model, and has its parameters.
-ParsedFlags flags_of(FlagSet set, std::span<const std::string> arguments) {
-  ParsedFlags flags = parse_flags(set, arguments);
+RunFlags flags_of(FlagSet set, std::span<const std::string> arguments) {
+  RunFlags flags{parse_flags(set, arguments), {}};
   if (set != FlagSet::eval || flags.help) return flags;
   if (const auto saved = checkpoint_of(flags.config.model)) {
     const RunDescription run = Checkpoint(*saved).index().run;
@@ -51,6 +76,7 @@ ParsedFlags flags_of(FlagSet set, std::span<const std::string> arguments) {
     flags.config.model = run.has_config ? *saved : run.model;
     // Positions that were not trained would be judged with the others.
     if (flags.config.seq_len == 0) flags.config.seq_len = trained_seq_len(run);
+    read_as_trained(flags, *saved, run);
   }
   return flags;
 }
@@ -68,12 +94,16 @@ struct RecordedLog {
   Log log;
 };
 
-/// Checks that every output of the job can be written. Throws UsageError.
-void check_outputs(const Job& job) {
-  check_metrics(job, 0);
-  check_trace(job, 0);
-  check_record(job);
-  check_save(job);
+Job job_of(const RunFlags& flags, int num_ranks, const Log& log) {
+  Job job = make_job(flags, num_ranks, log);
+  for (const std::string& warning : flags.warnings)
+    log.warning(warning);
+  return job;
+}
+
+/// Checks what is written, and the checkpoints that are read. Throws UsageError.
+void check_files(const Job& job, const ParsedFlags& flags) {
+  check_outputs(job, flags);
   check_checkpoints(job);
 }
 
@@ -111,14 +141,14 @@ void run_recorded(RankRecord& record, const std::function<void()>& run) {
   }
 }
 
-int train_alone(const ParsedFlags& flags) {
+int train_alone(const RunFlags& flags) {
   announce_ending_signals();
   RunSignals signals(true);  // before plugins start threads
   RecordedLog recorded(flags, 0, 1);
   const Log& log = recorded.log;
   if (flags.print_config) return print_config(flags, 1, 1, log);
-  const Job job = make_job(flags, 1, log);
-  check_outputs(job);
+  const Job job = job_of(flags, 1, log);
+  check_files(job, flags);
   const auto data = open_data(job, log);
   RankInfo info;
   info.store = std::make_shared<MemoryStore>();
@@ -128,7 +158,7 @@ int train_alone(const ParsedFlags& flags) {
 }
 
 /// One rank of several, started by a launcher.
-int train_as_rank(const ParsedFlags& flags, const RankEnvironment& environment, RankProcess& process) {
+int train_as_rank(const RunFlags& flags, const RankEnvironment& environment, RankProcess& process) {
   RunSignals signals(!process.is_launched());  // before plugins start threads
   ranks_to_start(requested_world(flags.config), environment);
   RecordedLog recorded(flags, environment.rank, environment.world_size);
@@ -137,12 +167,12 @@ int train_as_rank(const ParsedFlags& flags, const RankEnvironment& environment, 
   const bool speaks = environment.rank == 0 && !process.is_launched();
   if (speaks) log.info("rank 0 of ", environment.world_size, ", from ", environment.source);
   require_secret(environment, flags.config.insecure, log);
-  const Job job = make_job(flags, environment.world_size, speaks ? log : Log(LogLevel::off));
+  const Job job = job_of(flags, environment.world_size, speaks ? log : Log(LogLevel::off));
   if (job.ranks_are_threads())
     throw UsageError(concat("--comm ", job.config.comm, " connects threads of one process, but ", environment.source,
                             " started ", environment.world_size, " processes; give --comm ", kDefaultCommunicator,
                             ", or start one process with --nproc ", environment.world_size));
-  if (environment.rank == 0) check_outputs(job);
+  if (environment.rank == 0) check_files(job, flags);
   const auto data = open_data(job, speaks ? log : Log(LogLevel::off));
   const int64_t reply_ms = std::min(job.config.start_timeout_ms, job.config.timeout_ms);
   return process.run(job.config.start_timeout_ms, reply_ms, log, [&](const RankInfo& info, JobWatch& watch) {
@@ -175,15 +205,15 @@ int train_as_threads(const ParsedFlags& flags, const Job& job, RunSignals& signa
 }
 
 /// Starts the ranks, after all checks that one process can make for all of them.
-int start_ranks(const ParsedFlags& flags, int num_ranks, const std::vector<std::string>& argv) {
+int start_ranks(const RunFlags& flags, int num_ranks, const std::vector<std::string>& argv) {
   RecordedLog recorded(flags, 0, num_ranks);  // of rank 0, if ranks are threads
   const Log& log = recorded.log;
   if (flags.print_config) return print_config(flags, num_ranks, num_ranks, log);
   LaunchRequest request{own_executable(), argv, num_ranks};
   {
     RunSignals signals(true);  // before plugins start threads
-    Job unplanned = make_job(flags, num_ranks, log);
-    check_outputs(unplanned);
+    Job unplanned = job_of(flags, num_ranks, log);
+    check_files(unplanned, flags);
     open_data(unplanned, log);
     if (unplanned.config.init_from.empty()) initial_parameters(unplanned, Log(LogLevel::off));
     const JobPlan planned = with_offers(unplanned, log, [&] { return JobPlan(unplanned, log); });
@@ -193,7 +223,7 @@ int start_ranks(const ParsedFlags& flags, int num_ranks, const std::vector<std::
     try_communicator(job, log);
     request.finish_ms = job.config.timeout_ms;
   }
-  request.finished_code = kRankFinished;
+  request.ranks_say_when_done = true;
   request.log = recorded.record.take_log();
   const LaunchResult result = launch_ranks(request, log);
   if (!result.failure.empty()) {
@@ -209,7 +239,7 @@ int train_as_rank_of(FlagSet set, const RankEnvironment& environment, std::span<
   if (!process.is_launched()) announce_ending_signals();
   bool may_meet = environment.is_local() || environment.has_secret;
   try {
-    const ParsedFlags flags = flags_of(set, arguments);
+    const RunFlags flags = flags_of(set, arguments);
     may_meet |= flags.config.insecure;
     if (flags.help) {
       std::cout << flags_help_text(flags);
@@ -229,7 +259,7 @@ int run_ranks(FlagSet set, std::span<const std::string> arguments, const std::ve
   raise_descriptor_limit();
   const RankEnvironment environment = read_rank_environment(process_environment(), getppid());
   if (environment.world_size > 1) return train_as_rank_of(set, environment, arguments);
-  const ParsedFlags flags = flags_of(set, arguments);
+  const RunFlags flags = flags_of(set, arguments);
   if (flags.help) {
     std::cout << flags_help_text(flags);
     return 0;

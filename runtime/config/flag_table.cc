@@ -186,7 +186,7 @@ void add_rank_flags(std::vector<Flag>& flags) {
                   "where policies keep what they move to files, on local disks; several share it in stripes",
                   &C::offload_dirs)),
        local(choice(kRanks, "offload-io", kIoEngineChoices,
-                    "how files of --offload-dir are read and written (default auto: io_uring where it is allowed)",
+                    "how files of --offload-dir are read and written; auto: with io_uring where it is allowed",
                     &C::offload_io)),
        local(turned_on(kRanks, "offload-check", "compare a crc32c of each block that is read from a file",
                        &C::offload_check)),

@@ -9,7 +9,10 @@
 #include <algorithm>
 #include <boost/make_shared.hpp>
 #include <boost/program_options.hpp>
+#include <filesystem>
 #include <set>
+#include <string_view>
+#include <system_error>
 
 #include "base/concat.h"
 #include "config/axes.h"
@@ -111,6 +114,14 @@ bool is_number(std::string_view word) {
   return word.size() > 1 && word[0] == '-' && word.find_first_not_of("0123456789.e-") == word.npos;
 }
 
+/// A file without a flag before it is most often one of several that a pattern matched.
+[[noreturn]] void refuse_word(const std::string& word) {
+  std::error_code not_there;
+  throw UsageError(concat(
+      "'", word, "' is not a flag; flags start with two dashes",
+      std::filesystem::exists(word, not_there) ? "; if it is of a pattern, put that in quotes: --data '*.bin'" : ""));
+}
+
 /// Collects options of plugins from the words that the first pass does not know.
 class PluginFlagReader {
  public:
@@ -125,7 +136,7 @@ class PluginFlagReader {
       else if (awaits_value_ && (option.position_key >= 0 || is_number(word)))
         put_value(word);
       else if (option.position_key >= 0)
-        throw UsageError(concat("'", word, "' is not a flag; flags start with two dashes"));
+        refuse_word(word);
       else
         put_flag(word);
     }
@@ -155,7 +166,18 @@ class PluginFlagReader {
   bool awaits_value_ = false;
 };
 
-/// Boost's own error for these does not say what to do.
+/// Boost's own error for a flag without a value does not say what to do.
+[[noreturn]] void refuse_without_value(FlagSet set, const std::string& flag) {
+  const std::string name = flag.substr(flag.find_first_not_of('-'));
+  std::string_view value = "FILE";  // of --config
+  if (const auto found = std::ranges::find(train_flags(), name, &Flag::name); found != train_flags().end())
+    value = found->value;
+  if (const auto own = std::ranges::find(own_flags(set), name, &PlanFlag::name); own != own_flags(set).end())
+    value = own->value;
+  throw UsageError(concat("--", name, " has no value; give ", value, " after it"));
+}
+
+/// Neither does the one for `--name=`.
 void check_no_empty_value(const std::vector<std::string>& words) {
   for (const std::string& word : words)
     if (word.starts_with("--") && word.find('=') == word.size() - 1)
@@ -207,8 +229,8 @@ void check_together(FlagSet set, const TrainConfig& config) {
                             " has no effect without --eval-data; add it, or leave this out"));
 }
 
-/// Boost checks this, but not for flags whose value is optional.
-void check_given_once(const po::parsed_options& options) {
+/// Boost checks this, but not for flags whose value is optional. `has_word`: the model was given as a word.
+void check_given_once(const po::parsed_options& options, bool has_word) {
   const auto is_repeatable = [](const std::string& name) {
     const auto flag = std::ranges::find(train_flags(), name, [](const Flag& f) { return std::string(f.name); });
     return flag != train_flags().end() && flag->is_repeatable;
@@ -217,7 +239,9 @@ void check_given_once(const po::parsed_options& options) {
   for (const po::option& option : options.options)
     if (!option.unregistered && option.position_key < 0 && !seen.insert(option.string_key).second &&
         !is_repeatable(option.string_key))
-      throw UsageError(concat("--", option.string_key, " is given more than once; give it once"));
+      throw UsageError(has_word && option.string_key == "model"
+                           ? "the model is named twice, by the folder and by --model; leave one of them out"
+                           : concat("--", option.string_key, " is given more than once; give it once"));
 }
 
 std::set<std::string> names_of(const po::parsed_options& options) {
@@ -227,10 +251,11 @@ std::set<std::string> names_of(const po::parsed_options& options) {
   return names;
 }
 
-/// `tessera eval FOLDER` is `tessera eval --model FOLDER`.
-void name_model(std::vector<std::string>& words) {
-  if (words.empty() || words[0].starts_with("-")) return;
+/// `tessera eval FOLDER` is `tessera eval --model FOLDER`. Returns whether it is written so.
+bool name_model(std::vector<std::string>& words) {
+  if (words.empty() || words[0].starts_with("-")) return false;
   words.insert(words.begin(), "--model");
+  return true;
 }
 
 }  // namespace
@@ -241,7 +266,7 @@ ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments) {
   const Description description = describe_all(set, parsed);
   std::vector<std::string> normal;
   std::transform(arguments.begin(), arguments.end(), std::back_inserter(normal), with_dashes);
-  if (set == FlagSet::eval) name_model(normal);
+  const bool has_word = set == FlagSet::eval && name_model(normal);
   join_optional_values(normal);
   check_no_empty_value(normal);
   // No guessing: --st might be --steps today and ambiguous, or another flag, in the next version.
@@ -255,12 +280,15 @@ ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments) {
       read_plugin_names(options, parsed.config);
       return parsed;
     }
-    check_given_once(options);
+    check_given_once(options, has_word);
     parsed.plugin_flags = PluginFlagReader(description.names).read(options);
     po::variables_map values;
     po::store(options, values);
     po::notify(values);
     if (!parsed.config_file.empty()) take_settings(parsed, names_of(options));
+  } catch (const po::invalid_command_line_syntax& e) {
+    if (e.kind() == po::invalid_syntax::missing_parameter) refuse_without_value(set, e.get_option_name());
+    throw UsageError(concat(e.what(), "; see --help"));
   } catch (const po::error& e) {
     throw UsageError(concat(e.what(), "; see --help"));
   }

@@ -117,7 +117,7 @@ size_t parse_choice(std::string_view flag, std::string_view text, std::string_vi
   for (size_t i = 0; i < names.size(); ++i)
     if (names[i] == text) return i;
   std::vector<std::string> known(names.begin(), names.end());
-  const std::string near = nearest(text, known);
+  const std::string near = nearest_choice(text, known);
   throw UsageError(concat("--", flag, " is '", text, "'; give one of ", choices,
                           near.empty() ? "" : concat(" (did you mean ", near, "?)")));
 }

@@ -35,7 +35,10 @@ TokenFormat llmc_format(const ReadOnlyFile& file, std::span<const std::byte> sta
   if (file.num_bytes() != num_bytes) {
     throw Error(TSR_E_INVALID_ARGUMENT,
                 concat(file.path(), " has ", file.num_bytes(), " bytes, but its llm.c header of ", num_tokens,
-                       " tokens needs ", num_bytes, "; was it cut?"));
+                       " tokens needs ", num_bytes,
+                       file.num_bytes() < num_bytes
+                           ? "; was it cut?"
+                           : "; it continues beyond its tokens, so write it again with their number in the header"));
   }
   return {"llm.c file of uint16 tokens", sizeof(uint16_t), kLlmcHeaderBytes, ""};
 }

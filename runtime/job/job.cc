@@ -8,6 +8,9 @@
 #include "job/job.h"
 
 #include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
 
 #include "base/concat.h"
 #include "base/core_binding.h"
@@ -148,8 +151,9 @@ void check_recompute(const Recompute& recompute, const Model& model) {
         "--recompute attention recomputes nothing: the model has no attention; give full, every=K or none");
 }
 
+/// `scale`: that of the examples opened before, if any, which these share; else it becomes theirs.
 std::unique_ptr<Dataset> open_dataset(const Job& job, const std::string& flag, const std::string& path,
-                                      const Log& log) {
+                                      std::optional<FeatureScale>& scale, const Log& log) {
   const Progress progress(log, concat("reading ", flag, " ", path));
   const ModelInputs inputs = job.architecture().inputs();
   const TrainConfig& config = job.config;
@@ -158,7 +162,9 @@ std::unique_ptr<Dataset> open_dataset(const Job& job, const std::string& flag, c
     return token_dataset(open_tokens(path, tokens->vocab), tokens->vocab);
   }
   const auto& [num_features, num_classes] = std::get<ExampleInputs>(inputs);
-  return example_dataset(open_examples(path, {{num_features, num_classes}, config.data_label, config.data_scale}));
+  auto source = open_examples(path, {{num_features, num_classes}, config.data_label, config.data_scale, scale});
+  scale = source->scale();
+  return example_dataset(std::move(source));
 }
 
 }  // namespace
@@ -209,9 +215,10 @@ int threads_per_rank(const TrainConfig& config, int num_local_ranks) {
 RunData open_data(const Job& job, const Log& log) {
   const TrainConfig& config = job.config;
   RunData data;
-  if (job.trains) data.training = open_dataset(job, "--data", config.data, log);
-  if (!job.trains) data.evaluation = open_dataset(job, "--data", config.data, log);
-  if (!config.eval_data.empty()) data.evaluation = open_dataset(job, "--eval-data", config.eval_data, log);
+  std::optional<FeatureScale> scale;
+  auto& first = job.trains ? data.training : data.evaluation;
+  first = open_dataset(job, "--data", config.data, scale, log);
+  if (!config.eval_data.empty()) data.evaluation = open_dataset(job, "--eval-data", config.eval_data, scale, log);
   try {
     if (data.training) data.training->reader(dataset_use(job));
     if (data.evaluation) data.evaluation->pass(dataset_use(job));

@@ -92,6 +92,11 @@ int64_t left_ms(Clock::time_point deadline) {
   return std::max<int64_t>(0, left.count());
 }
 
+/// Without names where all have come meanwhile.
+std::string late_ranks(std::span<const int> ranks) {
+  return ranks.empty() ? "the ranks" : ranks_text(ranks);
+}
+
 /// What rank 0 found; in the store "<code> <rank it is about> <sentence>". With an empty sentence the job goes on.
 struct Verdict {
   int code = TSR_E_FAILED_PRECONDITION;
@@ -177,7 +182,7 @@ class Agreement {
         if (error.code() != TSR_E_DEADLINE) throw;
       }
       if (wait_ms < kLogMs) return std::nullopt;
-      log_.info("waiting for ", ranks_text(missing()), " to ", purpose_, "; ", left_ms(deadline) / 1000, " s left");
+      log_.info("waiting for ", late_ranks(missing()), " to ", purpose_, "; ", left_ms(deadline) / 1000, " s left");
     }
   }
 
@@ -219,7 +224,7 @@ std::vector<int> missing_ranks(KeyValueStore& store, const std::string& prefix, 
 
 Error late_error(std::span<const int> ranks, const std::string& purpose, int64_t timeout_ms) {
   return {TSR_E_DEADLINE,
-          concat("timed out after ", timeout_ms, " ms waiting for ", ranks_text(ranks), " to ", purpose),
+          concat("timed out after ", timeout_ms, " ms waiting for ", late_ranks(ranks), " to ", purpose),
           ranks.empty() ? -1 : ranks.front()};
 }
 

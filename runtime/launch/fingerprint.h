@@ -27,7 +27,8 @@ void require_equal_fingerprints(KeyValueStore& store, int rank, int world_size, 
 
 /// The ranks that have not set the key "<prefix><rank>".
 std::vector<int> missing_ranks(KeyValueStore& store, const std::string& prefix, int world_size);
-/// A DEADLINE error about the first of those ranks: "timed out after 5000 ms waiting for ranks 1, 3 to <purpose>".
+/// A DEADLINE error about the first of those ranks: "timed out after 5000 ms waiting for ranks 1, 3 to <purpose>". The
+/// last of them may have come since the time was over: then `ranks` is empty, and none is named.
 Error late_error(std::span<const int> ranks, const std::string& purpose, int64_t timeout_ms);
 
 /// The environment variables that change the speed or the bits of numeric libraries (OPENBLAS_*, OMP_*, GOMP_*, MKL_*,

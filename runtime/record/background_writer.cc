@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <condition_variable>
 #include <cstring>
@@ -28,7 +29,7 @@ constexpr size_t kMostQueuedBytes = 64 << 20;
 
 struct OpenFile {
   std::string path;
-  int descriptor = -1;
+  int descriptor = -1;  // of one that could not be opened
   bool is_regular = false;
 };
 
@@ -66,18 +67,18 @@ struct BackgroundWriter::State {
   State(std::string name, Log warnings) : what(std::move(name)), log(std::move(warnings)) {}
   ~State() {
     for (const OpenFile& file : files)
-      ::close(file.descriptor);
+      if (file.descriptor >= 0) ::close(file.descriptor);
   }
 
   /// Without the lock: a warning may be slow.
-  void warn_once(const std::string& path, const std::string& reason) {
-    if (std::exchange(has_warned, true)) return;
-    log.warning(what, ": ", path, " ", reason, "; the run continues, and the file lacks what could not be written");
+  void warn_once(const std::string& problem) {
+    if (has_warned.exchange(true)) return;
+    log.warning(what, ": ", problem, "; the run continues, and the file lacks what could not be written");
   }
 
   const std::string what;
   const Log log;
-  bool has_warned = false;  // of the writing thread; later of the destructor
+  std::atomic<bool> has_warned = false;
 
   std::mutex mutex;
   std::condition_variable changed;
@@ -119,8 +120,7 @@ BackgroundWriter::~BackgroundWriter() {
 
 int BackgroundWriter::open(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0666);
-  if (descriptor < 0)
-    throw Error(TSR_E_UNAVAILABLE, concat(state_->what, ": cannot open ", path, ": ", std::strerror(errno)));
+  if (descriptor < 0) warn(concat("cannot open ", path, ": ", std::strerror(errno)));
   struct stat file {};
   const bool is_regular = ::fstat(descriptor, &file) == 0 && S_ISREG(file.st_mode);
   int number = 0;
@@ -131,6 +131,10 @@ int BackgroundWriter::open(const std::string& path) {
   }
   if (is_regular && ends_in_half_line(descriptor, file.st_size)) append(number, "\n");
   return number;
+}
+
+void BackgroundWriter::warn(const std::string& problem) {
+  state_->warn_once(problem);
 }
 
 void BackgroundWriter::append(int file, std::string part) {
@@ -155,13 +159,13 @@ void BackgroundWriter::write_until_stopped(const std::shared_ptr<State>& state) 
     const OpenFile& file = state->files[part.file];
     lock.unlock();
     const int error = write_whole(file, part.bytes);
-    if (error) state->warn_once(file.path, concat("cannot be written: ", std::strerror(error)));
+    if (error) state->warn_once(concat(file.path, " cannot be written: ", std::strerror(error)));
     lock.lock();
     state->queued_bytes -= part.bytes.size();
     if (error) ++state->num_lost;
     if (std::exchange(state->is_full, false)) {
       lock.unlock();
-      state->warn_once(file.path, "is written more slowly than the run produces it");
+      state->warn_once(concat(file.path, " is written more slowly than the run produces it"));
       lock.lock();
     }
   }

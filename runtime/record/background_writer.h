@@ -24,8 +24,11 @@ class BackgroundWriter {
   BackgroundWriter(const BackgroundWriter&) = delete;
   BackgroundWriter& operator=(const BackgroundWriter&) = delete;
 
-  /// Opens a file to append to, and ends its last line if that was cut. Returns its number. Throws UNAVAILABLE.
+  /// Opens a file to append to, and ends its last line if that was cut. Returns its number. When it cannot be opened,
+  /// that is the warning, and its parts are lost.
   int open(const std::string& path);
+  /// Warns of a file that the caller could not write itself, unless there was a warning before.
+  void warn(const std::string& problem);
   /// Queues the part; drops it, which is reported once, when more than 64 MiB wait. [any-thread]
   void append(int file, std::string part);
 

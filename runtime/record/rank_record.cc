@@ -8,7 +8,9 @@
 
 #include <chrono>
 #include <ctime>
+#include <exception>
 #include <filesystem>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <sstream>
@@ -17,6 +19,7 @@
 
 #include "base/concat.h"
 #include "base/durable_file.h"
+#include "base/folder_lock.h"
 #include "plan/drawing/step_svg.h"
 #include "plan/format.h"
 #include "plan/plan_report.h"
@@ -124,11 +127,13 @@ struct RankRecord::State {
 
   void note(const std::string& text) { add_to_log(concat(time_text(), " note: ", printable(text), "\n")); }
 
-  /// Creates the folder and this rank's files. Throws UNAVAILABLE.
+  /// Creates the folder and this rank's files. Throws UNAVAILABLE when it cannot be made, or another run writes
+  /// into it; what else cannot be written is missing in the record.
   void begin(const Job& job, int num_threads, RunMetrics run) {
     std::error_code error;
     std::filesystem::create_directories(folder, error);
     if (error) throw Error(TSR_E_UNAVAILABLE, concat("--out ", folder, " cannot be made: ", error.message()));
+    if (rank == 0) folder_lock.emplace("--out", folder, "record.lock");
     auto new_writer = std::make_unique<BackgroundWriter>("--out " + folder, warnings);
     const int log = new_writer->open(path(log_file_name(rank)));
     const auto environment = run_environment();
@@ -146,17 +151,30 @@ struct RankRecord::State {
     begin_run(job, num_threads, run);
   }
 
-  void begin_run(const Job& job, int num_threads, const RunMetrics& run) {
-    write_config(folder, resolved_config(job, num_threads));
-    const PlanFiles& files = plan.value();
+  /// What fails is missing in the record, and the run goes on.
+  void attempt(const std::function<void()>& write) {
+    try {
+      write();
+    } catch (const std::exception& error) {
+      writer->warn(sentence_of(error));
+    }
+  }
+
+  void write_plan(const PlanFiles& files) {
     write_durably(path(kPlanText), files.text);
     write_durably(path(kPlanJson), files.json);
     if (!files.drawing.empty())
       write_durably(path(kStepDrawing), files.drawing);
     else
       std::filesystem::remove(path(kStepDrawing));
-    plan.reset();
-    remove_other_metrics(folder);
+  }
+
+  void begin_run(const Job& job, int num_threads, const RunMetrics& run) {
+    const std::string settings = resolved_config(job, num_threads);
+    attempt([&] { write_config(folder, settings); });
+    const PlanFiles files = std::exchange(plan, std::nullopt).value();
+    attempt([&] { write_plan(files); });
+    attempt([&] { remove_other_metrics(folder); });
     name = run.run;
     metrics_file = writer->open(path(kMetricsFile));
     event_file = writer->open(path(new_event_file_name(folder, wall_time())));
@@ -193,7 +211,8 @@ struct RankRecord::State {
   LineBuffer buffer{*this};
   std::ostream stream{&buffer};
 
-  std::string launcher_log;  // of the rank's own thread
+  std::string launcher_log;               // of the rank's own thread
+  std::optional<FolderLock> folder_lock;  // of rank 0, until the run ends
 
   std::mutex mutex;
   std::string early;                         // guarded by mutex: the log before there is a file

@@ -98,6 +98,14 @@ void take_line(RecordedRun& run, const Json& line) {
   add(run.curves["eval accuracy"], step, line, "accuracy");
 }
 
+bool has_metrics(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return false;  // a FIFO would wait for its writer
+  std::string begin(Output::kJudgedBytes, '\0');
+  std::ifstream(path, std::ios::binary).read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  return begins_like_metrics(begin);
+}
+
 void read_metrics(RecordedRun& run, const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   for (std::string text; std::getline(in, text);) {
@@ -126,9 +134,7 @@ RecordedRun read_recorded_run(const std::string& folder) {
   std::error_code error;
   if (!std::filesystem::is_directory(folder, error))
     throw UsageError(concat(folder, " is not a folder; give the folder of a run's --out"));
-  std::string begin(Output::kJudgedBytes, '\0');
-  std::ifstream(metrics, std::ios::binary).read(begin.data(), static_cast<std::streamsize>(begin.size()));
-  if (!std::filesystem::is_regular_file(metrics, error) || !begins_like_metrics(begin))
+  if (!has_metrics(metrics))
     throw UsageError(concat(folder, " has no ", kMetricsFile, " that tessera wrote; give the folder of a run's --out"));
   RecordedRun run;
   run.folder = folder;

@@ -52,8 +52,9 @@ class Reader {
     const auto token = [&](const std::string& written) {
       const auto found = ids_.find(written);
       if (found == ids_.end())
-        refuse(TSR_E_INVALID_ARGUMENT, where, ": merge ", data_.merges.size() + 1, " (\"", left, " ", right,
-               "\") needs the token \"", written, "\", which the vocabulary does not have");
+        refuse(TSR_E_INVALID_ARGUMENT, where, ": merge ", data_.merges.size() + 1, " (\"", printable(left), " ",
+               printable(right), "\") needs the token \"", printable(written),
+               "\", which the vocabulary does not have");
       return found->second;
     };
     const std::string a(left), b(right);
@@ -99,7 +100,8 @@ Json parse(const std::string& path) {
 void add_line(Reader& reader, std::string_view line, const std::string& where) {
   const size_t space = line.find(' ');
   if (space == line.npos || space == 0 || space + 1 == line.size() || line.find(' ', space + 1) != line.npos)
-    refuse(TSR_E_INVALID_ARGUMENT, where, ": the merge \"", line, "\" is not two tokens with a space between them");
+    refuse(TSR_E_INVALID_ARGUMENT, where, ": the merge \"", printable(line),
+           "\" is not two tokens with a space between them");
   reader.add_merge(line.substr(0, space), line.substr(space + 1), where);
 }
 

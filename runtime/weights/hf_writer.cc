@@ -4,8 +4,12 @@
 #include "weights/hf_writer.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/concat.h"
@@ -29,6 +33,11 @@ struct DtypeNames {
 DtypeNames names_of(tsr_dtype dtype) {
   if (dtype == TSR_F32) return {"F32", "float32"};
   return dtype == TSR_BF16 ? DtypeNames{"BF16", "bfloat16"} : DtypeNames{"F16", "float16"};
+}
+
+float rounded(float value, tsr_dtype dtype) {
+  if (dtype == TSR_F32) return value;
+  return dtype == TSR_F16 ? f16_to_float(float_to_f16(value)) : bf16_to_float(float_to_bf16(value));
 }
 
 /// Some parameters, in one file.
@@ -110,6 +119,7 @@ class FolderWriter {
     for (uint64_t done = 0; done < parameter.num_elements; done += values.size()) {
       values.resize(std::min(kPieceElements, parameter.num_elements - done));
       weights_.read(parameter.name, done, values);
+      require_finite(parameter, done, values);
       if (output_.dtype == TSR_F32) {
         writer.write(prefix_ + parameter.name, done, std::as_bytes(std::span(values)));
         continue;
@@ -120,6 +130,20 @@ class FolderWriter {
       });
       writer.write(prefix_ + parameter.name, done, std::as_bytes(std::span(halves)));
     }
+  }
+
+  /// As they will be written. `first`: the parameter's element of the first value.
+  void require_finite(const Parameter& parameter, uint64_t first, std::span<const float> values) const {
+    const auto is_lost = [&](float value) { return !std::isfinite(rounded(value, output_.dtype)); };
+    const auto bad = std::ranges::find_if(values, is_lost);
+    if (bad == values.end()) return;
+    const float value = std::isnan(*bad) ? std::abs(*bad) : *bad;  // the sign of a NaN means nothing
+    throw Error(
+        TSR_E_INVALID_ARGUMENT,
+        concat("element ", first + static_cast<uint64_t>(bad - values.begin()), " of ", parameter.name, " is ", value,
+               std::isfinite(value)
+                   ? concat(", more than ", names_of(output_.dtype).in_config, " holds; give --dtype float32")
+                   : std::string(", and nothing loads such weights; convert an intact model")));
   }
 
   const ParameterSource& weights_;

@@ -20,8 +20,9 @@ struct HuggingFaceOutput {
 /// Writes model.safetensors, or files model-00001-of-0000N.safetensors and their index when the tensors take more than
 /// max_shard_bytes, and then config.json: a folder without it is not complete. Names are those of the parameters after
 /// the model's prefix, shapes and order of elements are unchanged; a tied copy is left out, as transformers leaves it
-/// out. The folder exists. Throws UNSUPPORTED for a model that Hugging Face has no config.json for, and what reading
-/// and writing throw. `progress`, if any, counts parameters.
+/// out. The folder exists. Throws UNSUPPORTED for a model that Hugging Face has no config.json for, INVALID_ARGUMENT
+/// for a weight that is not finite, or too large for `dtype`, and what reading and writing throw. `progress`, if any,
+/// counts parameters.
 void write_hugging_face_folder(const Architecture& architecture, const ParameterSource& weights,
                                const HuggingFaceOutput& output, Progress* progress = nullptr);
 

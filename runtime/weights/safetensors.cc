@@ -9,6 +9,9 @@
 #include "weights/safetensors.h"
 
 #include <algorithm>
+#include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/concat.h"
@@ -21,6 +24,14 @@ namespace {
 constexpr uint64_t kLengthBytes = 8;                            // the header's length comes before it
 constexpr std::size_t kElementsPerRead = std::size_t{1} << 16;  // for types that are converted through a small buffer
 
+/// What a clone without Git LFS has in place of a large file.
+bool is_lfs_pointer(const ReadOnlyFile& file) {
+  constexpr std::string_view kBegin = "version https://git-lfs";
+  std::string begin(std::min<uint64_t>(kBegin.size(), file.num_bytes()), '\0');
+  file.read(0, std::as_writable_bytes(std::span(begin)));
+  return begin == kBegin;
+}
+
 }  // namespace
 
 SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
@@ -29,6 +40,9 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
     throw Error(TSR_E_INVALID_ARGUMENT,
                 concat(path, " has ", file_.num_bytes(), " bytes, too few for a safetensors file"));
   }
+  if (is_lfs_pointer(file_))
+    throw Error(TSR_E_INVALID_ARGUMENT,
+                concat(path, " is a pointer of Git LFS in place of the weights; get them with git lfs pull"));
   file_.read(0, std::as_writable_bytes(std::span(&num_header_bytes, 1)));
   // Before anything of that size is allocated.
   if (num_header_bytes > kMaxSafetensorsHeaderBytes || num_header_bytes > file_.num_bytes() - kLengthBytes) {

@@ -2,12 +2,21 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <functional>
+#include <limits>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/index_text.h"
 #include "e2e/cli.h"
 #include "storage/block_sums.h"
+#include "weights/safetensors.h"
 
 namespace tessera::testing {
 namespace {
@@ -57,6 +66,26 @@ class CheckpointFiles : public ::testing::Test {
 
   void write_file(const std::string& path, const std::string& bytes) const {
     std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+  }
+  /// An index as somebody may have made it, with the checksum that belongs to it.
+  void write_index(const host::CheckpointIndex& index) const {
+    write_file(file("index.json"), host::print_index(index));
+  }
+  /// The checkpoint of step 6 has a NaN where the first part of the embedding begins, and all checksums match.
+  void poison() const {
+    constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+    host::CheckpointIndex index = host::Checkpoint(folder() + "/step-00000006").index();
+    host::TensorPart& part = index.tensors.at("wte.weight").parts.front();
+    const std::string path = file(index.files[part.file].name);
+    const host::SafetensorsFile opened(path);
+    const host::SafetensorsTensor& tensor = opened.tensor("wte.weight");
+    std::string bytes = file_bytes(path);
+    const std::span values = std::span(bytes).subspan(opened.data_begin() + tensor.data_offset, tensor.num_bytes);
+    std::memcpy(values.data(), &kNan, sizeof kNan);
+    part.crc32c.at(0) = host::crc32c(std::as_bytes(values));
+    ASSERT_EQ(part.crc32c.size(), 1u);
+    write_file(path, bytes);
+    write_index(index);
   }
   void flip(const std::string& path, size_t at) const {
     std::string bytes = file_bytes(path);
@@ -133,7 +162,77 @@ TEST_F(CheckpointFiles, NoneIsLeft) {
   const CommandResult run = resume(folder());
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_NE(run.err.find("step-00000002/rank-00001.safetensors is missing"), std::string::npos) << run.err;
-  EXPECT_NE(run.err.find("no older checkpoint is left"), std::string::npos) << run.err;
+  EXPECT_NE(run.err.find("no older checkpoint is left: "), std::string::npos) << run.err;
+}
+
+TEST_F(CheckpointFiles, AnIndexWithoutSettings) {
+  host::CheckpointIndex index = host::Checkpoint(folder() + "/step-00000006").index();
+  index.run.settings.clear();
+  write_index(index);
+  expect_message(resume(folder()), 2,
+                 {"step-00000006/index.json does not name the run's optimizer; start from its parameters alone with "
+                  "--init-from"});
+}
+
+/// No run saves such weights.
+TEST_F(CheckpointFiles, WeightsThatAreNotFinite) {
+  poison();
+  const std::string from = folder() + "/step-00000006";
+  expect_message(resume(from), 1,
+                 {"a parameter is not finite, in step 7: element ", " of wte.weight is nan",
+                  "check the weights in --resume " + from + ", then lower --lr"});
+  expect_message(run_command(train({"--steps=1", "--init-from=" + from})), 1,
+                 {"check the weights in --init-from " + from + ", then lower --lr"});
+  expect_message(run_command(tessera({"convert", from, folder() + "-converted"})), 1,
+                 {" of wte.weight is nan, and nothing loads such weights; convert an intact model"});
+}
+
+/// Two runs would remove one another's checkpoints while they are made. One that was killed is in no one's way.
+TEST_F(CheckpointFiles, AFolderIsOneRuns) {
+  for (const char* nproc : {"--nproc=1", "--nproc=2"}) {
+    const std::string to = folder() + nproc;
+    Command first(train({"--steps=1000000", "--save-every=1", nproc, "--save=" + to}));
+    ASSERT_TRUE(first.wait_for("saved " + to)) << first.err();
+    expect_message(
+        run_command(train({"--steps=2", nproc, "--save=" + to, "--overwrite"})), 1,
+        {"--save " + to + " is being written by another run (process ", "; give another folder, or wait for it"});
+    EXPECT_EQ(run_command(tessera({"inspect", to, "--quick"})).exit_code, 0);
+    ::kill(first.pid(), SIGKILL);
+    first.wait();
+    expect_message(run_command(train({"--steps=1", nproc, "--save=" + to, "--resume=" + to})), 0, {"resumed from "});
+    EXPECT_FALSE(fs::exists(to + "/save.lock"));
+  }
+}
+
+TEST_F(CheckpointFiles, ANewRunHasNoBestOfTheOneBefore) {
+  const std::string to = folder() + "-best";
+  const CommandResult before =
+      run_command(train({"--steps=2", "--save=" + to, "--save-best", "--eval-data=" + golden("/tokens.bin"),
+                         "--eval-every=1", "--eval-batches=1"}));
+  ASSERT_EQ(before.exit_code, 0) << before.err;
+  ASSERT_TRUE(fs::exists(to + "/best"));
+  expect_message(run_command(train({"--steps=3", "--save=" + to, "--resume=" + to})), 0, {});
+  EXPECT_TRUE(fs::exists(to + "/best"));
+  expect_message(run_command(train({"--steps=2", "--save=" + to, "--overwrite"})), 0, {});
+  EXPECT_FALSE(fs::exists(to + "/best"));
+  expect_message(run_command(tessera({"inspect", to + "/best"})), 2, {"holds no checkpoint"});
+}
+
+TEST_F(CheckpointFiles, FoldersOfSomebodyWithItsNamesStay) {
+  for (const std::string name : {"/step-00000001", "/step-00000009.partial"}) {
+    const std::string to = folder() + "-with-" + name.substr(1), thesis = to + name + "/thesis.txt";
+    fs::create_directories(to + name);
+    write_file(thesis, "mine");
+    for (const Words& more : {Words{}, Words{"--overwrite"}}) {
+      Words flags = {"--steps=1", "--save=" + to};
+      flags.insert(flags.end(), more.begin(), more.end());
+      expect_message(run_command(train(flags)), 2,
+                     {"--save " + to + ": " + to + name +
+                      " has the name of a checkpoint, and holds thesis.txt, which "
+                      "no checkpoint has; move it away, or give another folder"});
+      EXPECT_EQ(file_bytes(thesis), "mine");
+    }
+  }
 }
 
 TEST_F(CheckpointFiles, WithoutLatestTheNewestIsTaken) {

@@ -1,5 +1,8 @@
 // `tessera convert` as a user types it.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
 
 #include "e2e/cli.h"
 
@@ -37,6 +40,16 @@ TEST(Convert, TakesTheTokenizerAlong) {
   ASSERT_EQ(run_command(tessera({"convert", folder.path("in"), folder.path("out")})).exit_code, 0);
   EXPECT_EQ(file_bytes(folder.path("out/merges.txt")), "#version: 0.2\n");
   EXPECT_FALSE(std::filesystem::exists(folder.path("out/notes.txt")));
+}
+
+TEST(Convert, ATokenizerThatIsNoFileIsRefusedBeforeAnythingIsWritten) {
+  const TempFolder folder;
+  for (const char* name : {"config.json", "model.safetensors"})
+    folder.write(std::string("in/") + name, file_bytes(golden(std::string("/") + name)));
+  ASSERT_EQ(::mkfifo(folder.path("in/tokenizer.json").c_str(), 0600), 0);
+  expect_message(run_command(tessera({"convert", folder.path("in"), folder.path("out")})), 1,
+                 {"in/tokenizer.json is a pipe, not a regular file"});
+  EXPECT_FALSE(std::filesystem::exists(folder.path("out")));
 }
 
 TEST(Convert, ChangesNoFolderThatIsThere) {

@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
+#include <string>
+#include <vector>
 
 #include "e2e/cli.h"
 
@@ -72,6 +75,50 @@ TEST(Eval, OfACheckpointGivesTheSameBitsOverProcesses) {
     losses.push_back(evaluations_in(metrics).at(0)["loss"]);
   }
   EXPECT_EQ(losses, std::vector<double>(3, losses[0]));
+}
+
+/// `tessera train` of a small classifier, and the loss of its last evaluation.
+double classifier_loss(const TempFolder& folder, const std::string& data, const std::string& held_out,
+                       const std::vector<std::string>& more) {
+  const std::string metrics = folder.path("trained");
+  std::filesystem::remove(metrics);
+  std::vector<std::string> words = {"train",  "--model=mlp:2,4,3", "--data",      data,        "--eval-data",
+                                    held_out, "--steps=2",         "--threads=1", "--metrics", metrics};
+  words.insert(words.end(), more.begin(), more.end());
+  const CommandResult run = run_command(tessera(words));
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  const auto lines = evaluations_in(metrics);
+  return lines.empty() ? 0 : lines.back()["loss"].get<double>();
+}
+
+TEST(Eval, OfACheckpointReadsDataAsItsTrainingDid) {
+  const TempFolder folder;
+  const std::string data = folder.write("a.csv", "2,0,5\n0,1,2\n1,3,4\n2,7,6\n"), saved = folder.path("saved");
+  const double trained =
+      classifier_loss(folder, data, data, {"--data-label=first", "--data-scale=none", "--save", saved});
+  const auto evaluate = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"eval", saved, "--data", data, "--threads=1", "--metrics", folder.path("m")};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_command(tessera(words));
+  };
+  const CommandResult same = evaluate({});
+  ASSERT_EQ(same.exit_code, 0) << same.err;
+  EXPECT_EQ(evaluations_in(folder.path("m")).at(0)["loss"], trained);
+  EXPECT_EQ(same.err.find("differs from the training"), std::string::npos) << same.err;
+  expect_message(evaluate({"--data-scale=column"}), 0,
+                 {"warning: --data-scale column differs from the training of " + saved,
+                  "which had --data-scale none; leave it out to read the data as it was read there"});
+  EXPECT_NE(evaluations_in(folder.path("m")).at(1)["loss"], trained);
+}
+
+// Ranges of 4 and 8: dividing by hand gives the same bits.
+TEST(Eval, OfTrainingScalesItsDataAsTheTrainingData) {
+  const TempFolder folder;
+  const double scaled = classifier_loss(folder, folder.write("a.csv", "0,0,0\n4,8,1\n2,4,2\n"),
+                                        folder.write("b.csv", "1,2,0\n2,6,1\n"), {});
+  const double by_hand = classifier_loss(folder, folder.write("c.csv", "0,0,0\n1,1,1\n0.5,0.5,2\n"),
+                                         folder.write("d.csv", "0.25,0.25,0\n0.5,0.75,1\n"), {"--data-scale=none"});
+  EXPECT_EQ(scaled, by_hand);
 }
 
 TEST(Eval, ReadsNoDataThatIsNotThere) {

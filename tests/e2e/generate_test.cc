@@ -39,6 +39,7 @@ TEST(Generate, GivesTheSameTextForASeed) {
   };
   EXPECT_EQ(text("--seed=3"), text("--seed=3"));
   EXPECT_NE(text("--seed=3"), text("--seed=4"));
+  EXPECT_NE(text("--seed=3"), text("--seed=9223372036854775807"));
 }
 
 /// A folder with a model of one block of that vocabulary and a context of 8, whose weights count up to 6.
@@ -113,6 +114,13 @@ TEST(Generate, OfACheckpointLooksBackAsFarAsItWasTrained) {
   };
   EXPECT_EQ(text({}), text({"--context=16"}));
   EXPECT_NE(text({}), text({"--context=128"}));
+}
+
+TEST(Generate, OfNothingSaysWhatToGive) {
+  const TempFolder folder;
+  expect_message(generate({model_of(folder, 256), "--prompt="}), 2,
+                 {"--prompt has no token; give the text to continue, or leave it out"});
+  expect_message(generate({kTalk, "--prompt="}), 2, {"--prompt has no token; give token numbers (\"12 7 5\"), or "});
 }
 
 TEST(Generate, SaysWhatALongPromptLoses) {

@@ -4,6 +4,9 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <string>
+#include <tuple>
 
 #include "e2e/cli.h"
 
@@ -108,6 +111,37 @@ TEST(Metrics, NeverReplaceWhatTheJobReads) {
                      {"--metrics " + file + " is a file that the job reads for --"});
     EXPECT_EQ(file_bytes(file), before);
   }
+}
+
+TEST(Metrics, NeverReplaceSettingsOrACheckpoint) {
+  const Job job;
+  const std::string saved = job.folder.path("saved"), settings = job.folder.write("mine.json", R"({"lr": 0.001})");
+  expect_message(run_command(job.train({"--save", saved})), 0, {});
+  for (const auto& [flag, given, file] :
+       {std::tuple<std::string, std::string, std::string>{"--config", settings, settings},
+        {"--resume", saved, saved + "/step-00000006/index.json"},
+        {"--init-from", saved, saved + "/step-00000006/rank-00000.safetensors"}}) {
+    const std::string before = file_bytes(file);
+    for (const char* nproc : {"--nproc=1", "--nproc=2"})
+      expect_message(run_command(job.train({"--overwrite", nproc, flag, given, "--metrics", file})), 2,
+                     {"--metrics " + file + " is a file that the job reads for " + flag});
+    EXPECT_EQ(file_bytes(file), before);
+  }
+}
+
+TEST(Outputs, OfARunAreDifferentFiles) {
+  const Job job;
+  const std::string file = job.folder.path("one"), out = job.folder.path("out");
+  expect_message(run_command(job.train({"--metrics", file, "--profile=1", "--profile-out", file})), 2,
+                 {"--metrics " + file + " and --profile-out " + file + " are one file"});
+  expect_message(run_command(job.train({"--metrics=-", "--profile=1", "--profile-out=/dev/stdout"})), 2,
+                 {"are one file"});
+  for (const char* name : {"/metrics.jsonl", "/./plan.txt", "/log.rank0.txt"})
+    expect_message(run_command(job.train({"--out", out, "--metrics", out + name})), 2,
+                   {"--metrics " + out + name + " is a file that --out " + out + " writes too"});
+  for (const std::string& path : {file, out})
+    EXPECT_FALSE(std::filesystem::exists(path)) << path;
+  expect_message(run_command(job.train({"--metrics=/dev/null", "--profile=1", "--profile-out=/dev/null"})), 0, {});
 }
 
 TEST(Metrics, NeverReplaceAShard) {

@@ -3,10 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
+#include <filesystem>
 
 #include "e2e/cli.h"
 #include "support/event_reader.h"
+#include "support/patience.h"
 
 namespace tessera::testing {
 namespace {
@@ -181,6 +184,36 @@ TEST(Record, AFullDiskDoesNotEndTheRun) {
     EXPECT_EQ(count(result.err, "cannot be written: "), 1u) << result.err;
     EXPECT_EQ(EventReader::read(file_bytes(event_files(out).at(0))).size(), 2u + 3);
   }
+}
+
+/// What cannot be written when the run begins is missing, and the rest is there.
+TEST(Record, ADiskThatRefusesItsBeginningDoesNotEndTheRun) {
+  const TempFolder folder;
+  for (const std::string name : {"config.json", "plan.txt"}) {
+    const std::string out = folder.path(name), taken = out + "/" + name + ".partial";
+    std::filesystem::create_directories(taken);
+    expect_message(
+        run_command(train({"--steps=3", "--out", out})), 0,
+        {"done: 3 steps", "--out " + out + ": cannot create " + taken + ": Is a directory; the run continues"});
+    EXPECT_FALSE(std::filesystem::exists(out + "/" + name));
+    expect_equal_events(out);
+    EXPECT_EQ(read_metrics(out + "/metrics.jsonl").size(), 3u);
+  }
+}
+
+/// Two runs would write their lines among one another.
+TEST(Record, IsWrittenByOneRunAtATime) {
+  const TempFolder folder;
+  const std::string out = folder.path("a"), save = folder.path("save");
+  expect_message(run_command(train({"--steps=1", "--save", save})), 0, {});
+  Command first(train({"--steps=1000000", "--resume", save, "--out", out}));
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(out + "/metrics.jsonl"); }));
+  expect_message(
+      run_command(train({"--steps=3", "--resume", save, "--out", out})), 1,
+      {"--out " + out + " is being written by another run (process ", "; give another folder, or wait for it"});
+  ::kill(first.pid(), SIGKILL);
+  first.wait();
+  expect_message(run_command(train({"--steps=3", "--resume", save, "--out", out})), 0, {"done: "});
 }
 
 TEST(Record, OfAFailedRunSaysWhy) {

@@ -81,6 +81,15 @@ TEST(Report, HasTheNumbersOfTheMetrics) {
                  {"exists and was not written by tessera"});
 }
 
+TEST(Report, NeverReplacesTheRecord) {
+  for (const char* name : {"metrics.jsonl", "config.json", "plan.txt", "plan.json", "step.svg"}) {
+    const std::string file = record() + "/" + name, before = file_bytes(file);
+    expect_message(run_command(tessera({"report", record(), "--to", file, "--overwrite"})), 2,
+                   {"--to " + file + " is a file that the job reads for FOLDER"});
+    EXPECT_EQ(file_bytes(file), before);
+  }
+}
+
 /// A folder whose metrics are these lines after that of the run.
 struct MadeRun {
   explicit MadeRun(const std::string& lines, const std::string& model = "gpt2") {

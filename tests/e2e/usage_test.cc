@@ -39,6 +39,13 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Case{"NoCommand", {}, {"usage: tessera"}}, Case{"UnknownCommand", {"trian"}, {"did you mean train"}},
         Case{"EmptyCommand", {""}, {"unknown command ''", "the commands are train, eval, generate"}},
+        Case{"NoValueOfPlan", {"plan", "--model=gpt2", "--svg"}, {"--svg has no value; give FILE after it"}},
+        Case{"ModelTwice",
+             {"eval", golden(), "--model=gpt2", "--data=x"},
+             {"the model is named twice, by the folder and by --model; leave one of them out"}},
+        Case{"FileOfAPattern",
+             bad_flag(golden("/config.json")),
+             {"is not a flag", "if it is of a pattern, put that in quotes: --data '*.bin'"}},
         Case{"LaterCommand", {"simulate"}, {"not supported yet", "supported: train, eval, generate"}},
         Case{"UnknownFlag", bad_flag("--bacth-size=3"), {"bacth-size", "did you mean --batch-size"}},
         Case{"ForeignFlag", bad_flag("--micro-batch-size=3"), {"--batch-size"}},

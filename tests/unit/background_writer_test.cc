@@ -9,7 +9,6 @@
 
 #include <sstream>
 
-#include "support/expect_error.h"
 #include "support/temp_folder.h"
 
 namespace tessera::host {
@@ -105,11 +104,21 @@ TEST(BackgroundWriter, AFileThatTakesNothingStopsNoCaller) {
   ::close(reader);
 }
 
-TEST(BackgroundWriter, AFileThatCannotBeOpenedIsAnError) {
+TEST(BackgroundWriter, AFileThatCannotBeOpenedIsReportedOnceAndCostsNothingElse) {
   const TempFolder folder;
-  BackgroundWriter writer("--out x", Log(LogLevel::off));
-  testing::expect_error([&] { writer.open(folder.path("none/a")); },
-                        {"--out x: cannot open ", "none/a: No such file or directory"});
+  std::ostringstream said;
+  {
+    BackgroundWriter writer("--out x", Log(said, LogLevel::info));
+    const int none = writer.open(folder.path("none/a")), other = writer.open(folder.path("other"));
+    writer.append(none, "lost\n");
+    writer.append(other, "kept\n");
+    writer.warn("another problem");
+  }
+  EXPECT_EQ(file_bytes(folder.path("other")), "kept\n");
+  EXPECT_EQ(count(said.str(), "--out x: cannot open "), 1u) << said.str();
+  EXPECT_EQ(count(said.str(), "none/a: No such file or directory; the run continues"), 1u) << said.str();
+  EXPECT_EQ(count(said.str(), "--out x: 1 line or record is missing"), 1u) << said.str();
+  EXPECT_EQ(count(said.str(), "another problem"), 0u) << said.str();
 }
 
 }  // namespace

@@ -81,6 +81,10 @@ TEST(CheckpointIndex, AnyByteThatChangedIsSeen) {
     EXPECT_THROW(parse_index(text.substr(0, length), "i.json"), Error) << length;
 }
 
+TEST(CheckpointIndex, LinesAreCountedAsTheFileHasThem) {
+  expect_refused("\"version\":1", "\"version\":", "parse error at line 2, ");
+}
+
 TEST(CheckpointIndex, ANewerVersionIsRefused) {
   expect_error([] { parse_index(changed("\"version\":1", "\"version\":2"), "i.json"); },
                {"i.json has version 2 of the format, and this tessera reads up to 1"});

@@ -118,6 +118,9 @@ TEST(Flags, OfPluginsTakeNegativeNumbers) {
 TEST(Flags, EmptyValuesAreSaid) {
   refuse({"--pipeline.cut="}, {"--pipeline.cut has no value after '='"});
   refuse({"--steps="}, {"--steps has no value after '='"});
+  refuse({"--steps"}, {"--steps has no value; give N after it"});
+  refuse({"--out"}, {"--out has no value; give FOLDER after it"});
+  refuse({"--config"}, {"--config has no value; give FILE after it"});
 }
 
 TEST(Flags, UnknownOnesAreErrorsWithASuggestion) {
@@ -255,6 +258,9 @@ TEST(Flags, PrecisionsHaveTheNamesOfOtherFrameworksToo) {
       EXPECT_EQ(std::ranges::find(fields, flag, &ConfigField::name)->value, canonical) << given;
     }
   refuse({"--dtype=bf61"}, {"'bf61'", "did you mean bf16?"});
+  refuse({"--dtype=f16"}, {"'f16'", "did you mean fp16?"});
+  refuse({"--dtype=f32"}, {"'f32'", "did you mean float32?"});
+  refuse({"--dtype=float"}, {"'float'", "did you mean float32?"});
 }
 
 TEST(Flags, ChoicesMayBeLeftToTheData) {
@@ -407,6 +413,11 @@ TEST(PlanFlags, WhatIsShownGoesTogether) {
   expect_error<UsageError>([] { plan_flags({"--json", "--verify"}); }, {"--json", "--verify"});
   expect_error<UsageError>([] { plan_flags({"--print-program", "--svg=a.svg"}); }, {"--print-program", "--svg"});
   expect_error<UsageError>([] { plan_flags({"--svg="}); }, {"--svg"});
+}
+
+TEST(Help, SaysADefaultOnce) {
+  for (const FlagText& flag : flag_texts(FlagSet::train))
+    EXPECT_TRUE(flag.default_value.empty() || flag.help.find("(default") == std::string::npos) << flag.name;
 }
 
 TEST(Help, NamesEveryFlagWithItsDefault) {

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <limits>
+#include <string>
+
 #include "data/examples/csv_line.h"
 #include "support/expect_error.h"
 #include "support/gzip.h"
@@ -56,6 +60,7 @@ TEST(CsvFile, ReadsTheFormsThatProgramsWrite) {
            "150,b,c\n0.5,-2,1\n30,4,2\n",    // of scikit-learn: numbers in it
            "0,1,label\n0.5,-2,1\n30,4,2\n",  // of pandas: numbers of the columns
            "1,2,label\n0.5,-2,1\n30,4,2\n",
+           "0,1,2\n0.5,-2,1\n30,4,2\n",  // of pandas, without any name
        }) {
     const Read read = read_text(text);
     EXPECT_EQ(read.features, kFeatures) << text;
@@ -71,6 +76,22 @@ TEST(CsvFile, TheLabelMayBeTheFirstColumn) {
   }
   EXPECT_NE(read_text("1,0.5,-2\n", LabelColumn::first).description.find("label in the first column"),
             std::string::npos);
+}
+
+TEST(CsvFile, TwoColumnsThatCountMayBeAnExample) {
+  const TempFolder folder;
+  const ExampleTable table = read_csv(folder.write("data.csv", "0,1\n1,0\n"), {1, 2}, LabelColumn::last);
+  EXPECT_EQ(table.labels, (std::vector<int32_t>{1, 0}));
+}
+
+TEST(CsvFile, Utf16AndZeroBytesAreSaid) {
+  const TempFolder folder;
+  for (const char* mark : {"\xff\xfe", "\xfe\xff"}) {
+    const std::string path = folder.write("data.csv", mark + std::string("1\0,\0002\0", 6));
+    expect_error([&] { read_all(path); }, {path + " is text in UTF-16; save it as UTF-8"});
+  }
+  const std::string path = folder.write("data.csv", std::string("1\0,2,0\n", 7));
+  expect_error([&] { read_all(path); }, {"column 1: '1\\x00' is not a number; replace it, or remove the line"});
 }
 
 TEST(CsvFile, SaysWhetherThereIsAHeader) {
@@ -121,6 +142,9 @@ TEST(CsvFile, SaysWhereTheLabelMayBe) {
   const std::string path = folder.write("data.csv", "1,20,30\n");
   expect_error([&] { read_all(path); }, {"--data-label first"});
   expect_error([&] { read_all(folder.write("data.csv", "30,20,1\n"), LabelColumn::first); }, {"--data-label last"});
+  for (const char* text : {"5.1,2,setosa\n", "3,1,4\n"})
+    expect_error([&] { read_all(folder.write("data.csv", text)); },
+                 {"the classes of the model; replace it, or remove the line"});
 }
 
 TEST(CsvFile, LongCellsAreCutInSentences) {
@@ -170,6 +194,12 @@ TEST(CsvLine, NumbersAreWholeCells) {
   EXPECT_EQ(parse_cell("-1.5e3"), -1500);
   EXPECT_EQ(parse_cell("+2"), 2);
   EXPECT_EQ(parse_cell("1e-999"), 0);
+  const std::string zeros(400, '0'), infinite = "1" + zeros;
+  EXPECT_EQ(parse_cell(infinite), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(parse_cell(infinite + "e-3"), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(parse_cell("-" + infinite), -std::numeric_limits<double>::infinity());
+  EXPECT_EQ(parse_cell("0." + zeros + "1"), 0);
+  EXPECT_EQ(parse_cell("0." + zeros + "1e5"), 0);
   for (const char* const text : {"", "1 2", "1,5", "--1", "+", "1e", "one"})
     EXPECT_EQ(parse_cell(text), std::nullopt) << text;
 }

@@ -77,6 +77,13 @@ TEST(ExampleSource, ScalesCsvByColumn) {
             (std::vector<float>{3 / 13.0, 0, 1, 0, static_cast<float>(7 / 13.0), 0}));
 }
 
+TEST(ExampleSource, DataToEvaluateOnHasTheScaleOfTheTrainingData) {
+  const TempFolder folder;
+  ExampleOptions options = kOptions;
+  options.trained = open_examples(folder.write("a.csv", "0,0,0\n4,8,1\n"), kOptions)->scale();
+  EXPECT_EQ(features_of(folder.write("b.csv", "1,2,0\n2,16,1\n"), options), (std::vector<float>{0.25, 0.25, 0.5, 2}));
+}
+
 TEST(ExampleSource, TheRangeOfAColumnMayBeAsLargeAsFloat32) {
   const TempFolder folder;
   const std::string path = folder.write("a.csv", "-3e38,0,0\n3e38,0,1\n0,0,1\n");
@@ -189,6 +196,9 @@ TEST(ExampleWarnings, SayWhatIsOdd) {
   EXPECT_EQ(warnings(all_classes, 3),
             std::vector<std::string>{"the data is short: a step takes 3 examples, and there are 3; use more data, or a "
                                      "smaller --batch-size or --grad-accum"});
+  EXPECT_EQ(warnings("1,2,0\n", 1).back(),
+            "the data is short: a step takes 1 example, and there is 1; use more data, or a smaller --batch-size or "
+            "--grad-accum");
 }
 
 }  // namespace

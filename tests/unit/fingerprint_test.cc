@@ -107,6 +107,13 @@ TEST(Agreement, AMissingRankZeroIsNamedByTheOthers) {
   });
 }
 
+// The last rank came when the time was just over.
+TEST(Agreement, ALateErrorAboutNoRankIsASentence) {
+  EXPECT_STREQ(late_error({}, "answer", 5).what(), "timed out after 5 ms waiting for the ranks to answer");
+  EXPECT_STREQ(late_error(std::vector{1, 3}, "answer", 5).what(),
+               "timed out after 5 ms waiting for ranks 1, 3 to answer");
+}
+
 // It came, and stopped before it could decide.
 TEST(Agreement, ASilentRankZeroIsNamed) {
   MemoryStore store;

@@ -3,8 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "model/initial_values.h"
 #include "model/model_name.h"
@@ -95,6 +102,43 @@ TEST_F(HuggingFaceWriter, SixteenBitsAreRounded) {
     EXPECT_EQ(read_back(parameter), rounded) << parameter.name;
   }
   EXPECT_EQ(json::parse(file_bytes(folder_.path("config.json")))["torch_dtype"], "bfloat16");
+}
+
+/// The initial values, but for one.
+class WithOneValue : public ParameterSource {
+ public:
+  WithOneValue(const ParameterSource& others, std::string parameter, uint64_t element, float value)
+      : others_(others), parameter_(std::move(parameter)), element_(element), value_(value) {}
+
+  void read(std::string_view parameter, uint64_t offset, std::span<float> out) const override {
+    others_.read(parameter, offset, out);
+    if (parameter == parameter_ && element_ >= offset && element_ - offset < out.size())
+      out[element_ - offset] = value_;
+  }
+
+ private:
+  const ParameterSource& others_;
+  const std::string parameter_;
+  const uint64_t element_;
+  const float value_;
+};
+
+TEST_F(HuggingFaceWriter, WeightsThatNothingLoadsAreRefused) {
+  const std::string name = model_.parameters[1].name;
+  const auto refused = [&](float value, tsr_dtype dtype, const std::string& sentence) {
+    const WithOneValue weights(values_, name, 3, value);
+    expect_error(
+        [&] { write_hugging_face_folder(*architecture_, weights, {.folder = folder_.path(), .dtype = dtype}); },
+        {"element 3 of " + name + " is " + sentence});
+    EXPECT_FALSE(std::filesystem::exists(folder_.path("model.safetensors")));
+    EXPECT_FALSE(std::filesystem::exists(folder_.path("config.json")));
+  };
+  const std::string advice = ", and nothing loads such weights; convert an intact model";
+  for (const tsr_dtype dtype : {TSR_F32, TSR_BF16, TSR_F16}) {
+    refused(std::numeric_limits<float>::quiet_NaN(), dtype, "nan" + advice);
+    refused(-std::numeric_limits<float>::infinity(), dtype, "-inf" + advice);
+  }
+  refused(70000, TSR_F16, "70000, more than float16 holds; give --dtype float32");
 }
 
 TEST_F(HuggingFaceWriter, TheConfigIsThatOfTheModel) {

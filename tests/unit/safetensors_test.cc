@@ -141,6 +141,8 @@ TEST_F(Safetensors, RefusesWhatIsNoSafetensorsFile) {
   refuse(file_of("{\"a\xff\":1}", ""), {"not valid JSON"});
   refuse(file_of("{}" + std::string(6, '\0'), ""), {"zero byte"});
   refuse(file_of("{\"a\\u0000b\":1}", ""), {"zero character"});
+  refuse("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n",
+         {"a pointer of Git LFS", "git lfs pull"});
   refuse(std::string("PK\x03\x04", 4) + std::string(100, 'z'), {"another format"});
   expect_error([&] { SafetensorsFile(folder_.path("absent")); }, {"absent", "No such file"});
 }

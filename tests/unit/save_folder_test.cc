@@ -1,10 +1,18 @@
 // The folder of --save: which checkpoints are in it, which one is meant, which ones go.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
 
+#include "base/durable_file.h"
+#include "base/folder_lock.h"
 #include "checkpoint/save_folder.h"
+#include "config/usage_error.h"
 #include "support/expect_error.h"
 #include "support/temp_folder.h"
 
@@ -108,8 +116,102 @@ TEST(SaveFolder, TheBestStaysAndIsMeantByItsName) {
   EXPECT_EQ(choose_checkpoint(folder.path("latest")).folders, std::vector{folder.path("step-00000006")});
   for (const char* text : {"step-5\n", "../../etc\n", ""}) {
     folder.write("best", text);
-    expect_error([&] { choose_checkpoint(folder.path("best")); }, {"cannot read the folder", "best"});
+    expect_error([&] { choose_checkpoint(folder.path("best")); }, {"best is a file"});
   }
+}
+
+/// A run that begins in a folder of another one: what `best` names there is not its own.
+TEST(SaveFolder, ANewRunHasNoBest) {
+  const TempFolder folder;
+  const NewCheckpoint checkpoint(folder.path(), 1);
+  save(folder, 1, 0);
+  checkpoint.name_no_best();
+  checkpoint.name_best();
+  ASSERT_TRUE(std::filesystem::exists(folder.path("best")));
+  checkpoint.name_no_best();
+  EXPECT_FALSE(std::filesystem::exists(folder.path("best")));
+  folder.write("best", "of somebody");
+  checkpoint.name_no_best();
+  EXPECT_EQ(file_bytes(folder.path("best")), "of somebody");
+}
+
+TEST(SaveFolder, AFileIsNotACheckpoint) {
+  const TempFolder folder;
+  save(folder, 1, 0);
+  expect_error<UsageError>(
+      [&] { choose_checkpoint(folder.path("step-00000001/index.json")); },
+      {"step-00000001/index.json is a file; give the folder of the checkpoint, ", folder.path("step-00000001")});
+  expect_error<UsageError>(
+      [&] { choose_checkpoint(folder.write("weights.bin", "x")); },
+      {"weights.bin is a file; give the folder of a checkpoint, or one that holds step-N folders"});
+}
+
+/// Folders of somebody, with names like ours.
+TEST(SaveFolder, WhatIsNotOfACheckpointStays) {
+  const TempFolder folder;
+  EXPECT_EQ(foreign_checkpoint_in(folder.path("nowhere")), "");
+  save(folder, 1, 0);
+  save(folder, 2, 0);
+  EXPECT_EQ(foreign_checkpoint_in(folder.path()), "");
+  const std::string note = folder.write("step-00000001/notes.txt", "mine");
+  const std::string thesis = folder.write("step-00000009.partial/thesis.txt", "mine");
+  EXPECT_NE(foreign_checkpoint_in(folder.path()).find("has the name of a checkpoint, and holds "), std::string::npos);
+  for (const int64_t step : {1, 9})
+    expect_error([&] { NewCheckpoint(folder.path(), step).begin(); }, {"which no checkpoint has; move it away"});
+  NewCheckpoint(folder.path(), 9).abandon();
+  save(folder, 3, 1);
+  EXPECT_EQ(saved_steps(folder.path()), (Steps{1, 3}));
+  EXPECT_EQ(file_bytes(note), "mine");
+  EXPECT_EQ(file_bytes(thesis), "mine");
+  folder.write("step-00000004", "a file");
+  expect_error([&] { NewCheckpoint(folder.path(), 4).begin(); }, {"step-00000004", "is not a folder"});
+}
+
+/// What a killed run leaves of a checkpoint is all ours.
+TEST(SaveFolder, WhatAKilledRunLeavesGoes) {
+  const TempFolder folder;
+  for (const char* name : {"index.json", "index.json.partial", "config.json.partial", "rank-00000.safetensors",
+                           "rank-00001.safetensors.partial", "rank-1.json", "rank-1.json.partial"})
+    folder.write(std::string("step-00000002.partial/") + name, "x");
+  save(folder, 1, 0);
+  EXPECT_FALSE(std::filesystem::exists(folder.path("step-00000002.partial")));
+}
+
+TEST(FolderLock, IsOneRuns) {
+  const TempFolder folder;
+  constexpr std::chrono::milliseconds kAtOnce(0);
+  auto first = std::make_unique<FolderLock>("--save", folder.path(), "save.lock", kAtOnce);
+  expect_error([&] { FolderLock("--save", folder.path(), "save.lock", kAtOnce); },
+               {"--save " + folder.path() + " is being written by another run (process " + std::to_string(getpid()),
+                "; give another folder, or wait for it"});
+  EXPECT_TRUE(saved_steps(folder.path()).empty());
+  EXPECT_TRUE(choose_checkpoint(folder.path()).folders.empty());
+  const FolderLock other("--out", folder.path(), "record.lock", kAtOnce);
+  first.reset();
+  EXPECT_FALSE(std::filesystem::exists(folder.path("save.lock")));
+  const FolderLock second("--save", folder.path(), "save.lock", kAtOnce);
+}
+
+/// A run that was killed leaves the file, and not the lock.
+TEST(FolderLock, AFileAloneHoldsNothing) {
+  const TempFolder folder;
+  folder.write("save.lock", "process 1 on elsewhere, and a longer name than ours has\n");
+  const FolderLock lock("--save", folder.path(), "save.lock", std::chrono::milliseconds(0));
+  const std::string text = file_bytes(folder.path("save.lock"));
+  EXPECT_EQ(text.find("elsewhere"), std::string::npos) << text;
+}
+
+TEST(FolderLock, WhereNoFileCanBeMadeNothingIsRefused) {
+  const TempFolder folder;
+  for (int i = 0; i < 2; ++i)
+    FolderLock("--save", folder.path("nowhere"), "save.lock", std::chrono::milliseconds(0));
+}
+
+TEST(DurableFile, WhatFailsLeavesNothing) {
+  const TempFolder folder;
+  folder.write("taken/x", "");
+  expect_error([&] { write_durably(folder.path("taken"), "text"); }, {"cannot rename"});
+  EXPECT_FALSE(std::filesystem::exists(folder.path("taken.partial")));
 }
 
 TEST(SaveFolder, ALatestThatIsWrongIsSaid) {

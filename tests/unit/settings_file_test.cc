@@ -208,6 +208,9 @@ TEST(SettingsFile, RefusesWithFileAndKey) {
   refuse("{" + kJob + R"(, "dtype": "fp8"})", {"\"dtype\": --dtype", "fp8"});
   refuse("{" + kJob + R"(, "freeze": "wte*"})", {"\"freeze\" is \"wte*\"; give a list"});
   refuse("{" + kJob + R"(, "ddp.bucket-mb": [1]})", {"\"ddp.bucket-mb\" is [1]"});
+  refuse("{" + kJob + R"(, "metrics": "a\u0000b"})", {R"("metrics" is "a\u0000b", which has a zero character)"});
+  refuse("{" + kJob + R"(, "freeze": ["a\u0000b"]})", {R"("freeze" is "a\u0000b", which has a zero character)"});
+  refuse("{" + kJob + R"(, "gloo.interface": "a\u0000b"})", {R"("gloo.interface" is "a\u0000b", which has a zero)"});
   refuse("{" + kJob + R"(, "lr": 0.1, "lr": 0.2})", {"\"lr\" twice"});
   refuse("{" + kJob + R"(, "lr": 0.)", {"not valid JSON"});
   refuse("{" + kJob, {"not valid JSON"});

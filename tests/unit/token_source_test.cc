@@ -67,7 +67,8 @@ TEST(TokenSource, LlmcFileMustBeWhole) {
     fs::resize_file(path, num_bytes);
     expect_error([&] { open_tokens(path, 10); }, {"t.bin", std::to_string(num_bytes) + " bytes", "needs 1032"});
   }
-  expect_error([&] { open_tokens(folder.write("t.bin", whole + "xx"), 10); }, {"1034 bytes", "4 tokens", "needs 1032"});
+  expect_error([&] { open_tokens(folder.write("t.bin", whole + "xx"), 10); },
+               {"1034 bytes", "4 tokens", "needs 1032; it continues beyond its tokens"});
   expect_error([&] { open_tokens(folder.write("t.bin", llmc_file({1}, -1)), 10); }, {"t.bin", "4294967295 tokens"});
   expect_error([&] { open_tokens(folder.write("t.bin", llmc_file({1}, 1, 2)), 10); }, {"t.bin", "version 2"});
   expect_error([&] { open_tokens(folder.write("t.bin", llmc_file({1}, 1, 7, 20240801)), 10); }, {"t.bin", "uint32"});

@@ -122,6 +122,15 @@ TEST(Tokenizer, RefusesOtherTokenizersByName) {
   expect_error([&] { Tokenizer(folder.path("empty")); }, {"has no tokenizer.json, and no vocab.json"});
 }
 
+TEST(Tokenizer, ShowsZeroBytesOfMerges) {
+  const TempFolder folder;
+  const std::string vocab = folder.write("vocab.json", R"({"a": 0})");
+  folder.write("merges.txt", std::string("a\0b\n", 4));
+  expect_error([&] { Tokenizer{vocab}; }, {"the merge \"a\\x00b\" is not two tokens"});
+  folder.write("merges.txt", std::string("a \0\n", 4));
+  expect_error([&] { Tokenizer{vocab}; }, {"merge 1 (\"a \\x00\") needs the token \"\\x00\", which"});
+}
+
 TEST(Tokenizer, RefusesBytesAndTokensThatItDoesNotHave) {
   TokenizerData data;
   data.tokens = {"a", "", "aa"};

@@ -72,7 +72,7 @@ int bench_rates(std::span<const std::string> arguments, const std::vector<std::s
   const Log log(parse_log_level(flags.config.log_level), environment.rank, environment.world_size);
   const Log first_log = environment.rank == 0 ? log : Log(LogLevel::off);
   Job job = make_job(flags, num_ranks, first_log);
-  if (environment.rank == 0) check_rates(job, flags.plan.rates);
+  if (environment.rank == 0) check_rates(job, flags);
   const JobPlan planned(std::move(job), first_log);
   BenchRanks ranks{num_ranks, planned.job().ranks_are_threads(), flags.config.insecure};
   ranks.start_timeout_ms = flags.config.start_timeout_ms;

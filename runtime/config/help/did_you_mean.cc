@@ -157,6 +157,12 @@ constexpr ForeignFlag kForeignFlags[] = {
     {"data-parallel-size", "--mesh dp=N"},
 };
 
+/// Types. By letters alone f16 is as near to bf16 as to fp16.
+constexpr ForeignFlag kForeignChoices[] = {
+    {"f16", "fp16"},     {"float16", "fp16"},  {"half", "fp16"},     {"f32", "float32"},
+    {"fp32", "float32"}, {"float", "float32"}, {"bfloat16", "bf16"},
+};
+
 }  // namespace
 
 size_t edit_distance(std::string_view a, std::string_view b) {
@@ -187,6 +193,12 @@ std::string nearest(std::string_view given, std::span<const std::string> known) 
     }
   }
   return best;
+}
+
+std::string nearest_choice(std::string_view given, std::span<const std::string> known) {
+  for (const auto& [theirs, ours] : kForeignChoices)
+    if (theirs == given && std::ranges::count(known, ours) > 0) return std::string(ours);
+  return nearest(given, known);
 }
 
 std::string suggest_flag(std::string_view given, std::span<const std::string> known) {

@@ -13,6 +13,9 @@ size_t edit_distance(std::string_view a, std::string_view b);
 /// The nearest of `known`, or empty when none is near (more than a third of the letters differ).
 std::string nearest(std::string_view given, std::span<const std::string> known);
 
+/// The one of `known` that others give this name, such as fp16 for f16; else the nearest.
+std::string nearest_choice(std::string_view given, std::span<const std::string> known);
+
 /// The end of the sentence "unknown flag --<given>": "; did you mean --lr?", "; use --lr" for a name that another
 /// framework uses, or "; see --help". Names are without the leading dashes.
 std::string suggest_flag(std::string_view given, std::span<const std::string> known);

@@ -51,6 +51,12 @@ template <class... Parts>
   throw UsageError(concat("--config ", path, ": \"", key, "\" ", parts...));
 }
 
+/// A path that holds a zero character would end there.
+void check_no_zero(const std::string& path, const std::string& key, const nlohmann::json& value) {
+  if (value.is_string() && value.get_ref<const std::string&>().find('\0') != std::string::npos)
+    refuse(path, key, "is ", value.dump(), ", which has a zero character; remove it");
+}
+
 FileSetting flag_setting(const std::string& path, const std::string& key, const nlohmann::json& value) {
   const auto flags = train_flags();
   const auto flag = std::ranges::find(flags, key, [](const Flag& f) { return std::string(f.name); });
@@ -68,6 +74,7 @@ FileSetting flag_setting(const std::string& path, const std::string& key, const 
   if (!list.is_array()) refuse(path, key, "is ", value.dump(), "; give a list of strings: [\"...\"]");
   for (const nlohmann::json& item : list) {
     if (!has_type(item, flag->kind)) refuse(path, key, "is ", item.dump(), "; give ", type_of(flag->kind));
+    check_no_zero(path, key, item);
     setting.values.push_back(text_of(item));
   }
   return setting;
@@ -76,6 +83,7 @@ FileSetting flag_setting(const std::string& path, const std::string& key, const 
 FileSetting option_setting(const std::string& path, const std::string& key, const nlohmann::json& value) {
   if (value.is_null()) return {key, {}};
   if (!value.is_primitive()) refuse(path, key, "is ", value.dump(), "; give a number, true or false, or a string");
+  check_no_zero(path, key, value);
   return {key, {text_of(value)}};
 }
 

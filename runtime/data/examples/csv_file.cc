@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "base/concat.h"
 #include "data/examples/csv_line.h"
@@ -16,10 +17,14 @@ namespace {
 
 constexpr std::size_t kMaxBytesPerCell = 256;  // on average over a line
 
-// A cell in an error, shortened.
+// A cell in an error, shortened. A zero byte would end the error.
 std::string shown(std::string_view cell) {
   constexpr std::size_t kMost = 40;
-  return cell.size() <= kMost ? concat("'", cell, "'") : concat("'", cell.substr(0, kMost), "...'");
+  return concat("'", printable(cell.substr(0, kMost)), cell.size() <= kMost ? "'" : "...'");
+}
+
+bool begins_as_utf16(std::string_view line) {
+  return line.starts_with("\xff\xfe") || line.starts_with("\xfe\xff");
 }
 
 bool is_blank(std::string_view line) {
@@ -58,6 +63,8 @@ class CsvReader {
   }
 
   void read_line() {
+    if (lines_.number() == 1 && begins_as_utf16(lines_.line()))
+      throw Error(TSR_E_UNSUPPORTED, concat(path_, " is text in UTF-16; save it as UTF-8"));
     if (is_blank(lines_.line())) {
       if (first_blank_ == 0) first_blank_ = lines_.number();
       return;
@@ -86,8 +93,16 @@ class CsvReader {
                        " features and a label; use data of that width, or a model for this one"));
   }
 
+  // pandas numbers the columns of a table without names. Two columns may as well be an example.
+  static bool counts_columns(const std::vector<std::string_view>& cells) {
+    for (std::size_t i = 0; i < cells.size(); ++i)
+      if (cells[i] != std::to_string(i)) return false;
+    return cells.size() > 2;
+  }
+
   // A header has names in place of numbers. A label that is a name does not make one: it is an error.
   bool is_header(const std::vector<std::string_view>& cells) const {
+    if (counts_columns(cells)) return true;
     if (parse_cell(cells[label_])) return false;
     const std::size_t first = label_ == 0 ? 1 : 0;
     const auto begin = parse_cell(cells[first]);
@@ -107,7 +122,7 @@ class CsvReader {
                          " bytes of memory, which is the limit; use fewer examples, or IDX files of bytes"));
     for (std::size_t i = 0; i < cells.size(); ++i)
       if (i == label_)
-        labels_.push_back(label_of(cells[i]));
+        labels_.push_back(label_of(cells));
       else
         features_.push_back(feature_of(cells[i], i));
   }
@@ -122,15 +137,22 @@ class CsvReader {
     return feature;
   }
 
-  int32_t label_of(std::string_view cell) const {
+  std::optional<int32_t> as_label(std::string_view cell) const {
     const auto value = parse_cell(cell);
     const auto num_classes = static_cast<double>(shape_.num_classes);
-    if (value && *value >= 0 && *value < num_classes && *value == std::floor(*value))
-      return static_cast<int32_t>(*value);
+    const bool is_label = value && *value >= 0 && *value < num_classes && *value == std::floor(*value);
+    return is_label ? std::optional(static_cast<int32_t>(*value)) : std::nullopt;
+  }
+
+  int32_t label_of(const std::vector<std::string_view>& cells) const {
+    if (const auto label = as_label(cells[label_])) return *label;
     const char* const other = label_ == 0 ? "last" : "first";
-    refuse_cell(label_, concat("label ", shown(cell), " is not an integer from 0 to ", shape_.num_classes - 1,
-                               ", the classes of the model; if the label is in the ", other,
-                               " column, add --data-label ", other));
+    const bool may_be_other = as_label(label_ == 0 ? cells.back() : cells.front()).has_value();
+    const std::string advice = may_be_other
+                                   ? concat("if the label is in the ", other, " column, add --data-label ", other)
+                                   : std::string("replace it, or remove the line");
+    refuse_cell(label_, concat("label ", shown(cells[label_]), " is not an integer from 0 to ", shape_.num_classes - 1,
+                               ", the classes of the model; ", advice));
   }
 
   std::string path_;

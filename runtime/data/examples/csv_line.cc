@@ -4,7 +4,8 @@
 #include "data/examples/csv_line.h"
 
 #include <charconv>
-#include <limits>
+#include <cstdlib>
+#include <string>
 
 namespace tessera::host {
 namespace {
@@ -52,11 +53,8 @@ std::optional<double> parse_cell(std::string_view cell) {
   double value = 0;
   const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
   if (error == std::errc::invalid_argument || end != cell.data() + cell.size()) return std::nullopt;
-  // from_chars does not tell too large from too small; a negative exponent does.
-  if (error == std::errc::result_out_of_range) {
-    const bool is_small = cell.find("e-") != cell.npos || cell.find("E-") != cell.npos;
-    return is_small ? 0.0 : std::numeric_limits<double>::infinity();
-  }
+  // from_chars does not tell too large from too small; the locale, which strtod depends on, is always C.
+  if (error == std::errc::result_out_of_range) return std::strtod(std::string(cell).c_str(), nullptr);
   return value;
 }
 

@@ -1,5 +1,5 @@
-// Examples are checked in full when they are opened, so that a bad cell in the last line is an error before step 1. Ranks
-// compare a hash of scaled features and labels: files of different formats with equal content count as equal.
+// Examples are checked in full when they are opened, so that a bad cell in the last line is an error before step 1.
+// Ranks compare a hash of scaled features and labels: files of different formats with equal content count as equal.
 
 #include "data/examples/example_source.h"
 
@@ -39,7 +39,7 @@ ExampleTable read_table(const std::string& path, const ExampleOptions& options) 
 ExampleSource::ExampleSource(ExampleTable table, const ExampleOptions& options)
     : shape_(options.shape),
       table_(std::move(table)),
-      scale_(table_, shape_.num_features, options.scale),
+      scale_(options.trained ? *options.trained : FeatureScale(table_, shape_.num_features, options.scale)),
       class_counts_(static_cast<std::size_t>(shape_.num_classes)) {
   for (const int32_t label : table_.labels)
     ++class_counts_[static_cast<std::size_t>(label)];

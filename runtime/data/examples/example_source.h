@@ -18,6 +18,8 @@ struct ExampleOptions {
   ExampleShape shape;
   std::optional<LabelColumn> label;  ///< CSV only; default: last
   std::optional<DataScale> scale;    ///< default: by the format, see feature_scale.h
+  /// Of data to evaluate on: the scale of the training data, which counts in place of `scale`.
+  std::optional<FeatureScale> trained = std::nullopt;
 };
 
 /// Examples with scaled features. [any-thread]

@@ -90,6 +90,9 @@ std::optional<IdxPair> split_pair(const std::string& data) {
 }
 
 [[noreturn]] void refuse_absent(const std::string& data) {
+  if (is_pattern(data))
+    throw UsageError(concat("--data ", data, ": patterns are for files of tokens; give one CSV file, or IDX files as ",
+                            "FOLDER or IMAGES:LABELS (see docs/data.md)"));
   const auto colon = data.find(':');
   const std::string images = data.substr(0, colon);
   const bool is_pair = colon != data.npos && name_is_there(images);

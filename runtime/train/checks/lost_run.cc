@@ -46,14 +46,23 @@ std::string describe(const Model& model, const ParameterElement& e) {
                 std::isnan(e.value) ? std::abs(e.value) : e.value);  // the sign of a NaN means nothing
 }
 
+/// What the run began with: "--resume runs/char".
+std::string source_of_weights(const TrainConfig& config) {
+  if (!config.resume.empty()) return concat("--resume ", config.resume);
+  if (!config.init_from.empty()) return concat("--init-from ", config.init_from);
+  return "--model";
+}
+
 }  // namespace
 
 LostRunCheck::LostRunCheck(const Job& job, const RankInfo& info, RankRuntime& runtime)
     : job_(job), info_(info), runtime_(runtime) {}
 
 std::string LostRunCheck::advice() const {
-  if (last_good_step_ == 0) return "no step updated with a finite loss; check the weights in --model, then lower --lr";
   const TrainConfig& config = job_.config;
+  if (last_good_step_ == 0)
+    return concat("no step updated with a finite loss; check the weights in ", source_of_weights(config),
+                  ", then lower --lr");
   // lr times weight decay is the fraction of a parameter that one step removes; from 1 on it overshoots zero.
   const bool decays_too_much = config.weight_decay > 1 && config.lr * config.weight_decay >= 1;
   const bool divides_by_nothing = config.optimizer == OptimizerKind::adamw && config.eps < kLeastEps;

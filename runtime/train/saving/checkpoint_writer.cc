@@ -111,12 +111,26 @@ std::string CheckpointWriter::all_do(const std::string& what, const std::functio
                        state_timeout_ms(job_));
 }
 
-void CheckpointWriter::check_folder(const RunState& start) {
+/// Two runs in one folder would remove one another's checkpoints while they are made.
+void CheckpointWriter::lock_folder() {
+  const std::string refusal = all_do("lock", [&] {
+    if (info_.rank == 0) lock_.emplace("--save", folder_, "save.lock");
+  });
+  if (!refusal.empty()) throw Error(TSR_E_UNAVAILABLE, refusal);
+}
+
+void CheckpointWriter::check_folder(int64_t best_step) {
   const NewCheckpoint probe(folder_, 0);
   ++num_attempts_;
   std::string error = all_do("folder", [&] {
-    if (info_.rank == 0) probe.begin();
+    if (info_.rank == 0) make_save_folder(folder_);
   });
+  if (error.empty()) {
+    lock_folder();
+    error = all_do("probe", [&] {
+      if (info_.rank == 0) probe.begin();
+    });
+  }
   if (error.empty())
     error = all_do("look", [&] {
       if (std::ranges::any_of(held_, &HeldTensor::is_owner) && !std::filesystem::is_directory(probe.path()))
@@ -125,8 +139,11 @@ void CheckpointWriter::check_folder(const RunState& start) {
   if (error.empty())
     error = all_do("names", [&] {
       if (info_.rank != 0) return;
-      probe.remove_unnamed();                                                    // and what a killed run has left
-      if (start.best_step) NewCheckpoint(folder_, start.best_step).name_best();  // which that run may not have come to
+      probe.remove_unnamed();  // and what a killed run has left
+      if (best_step)
+        NewCheckpoint(folder_, best_step).name_best();  // which that run may not have come to
+      else
+        probe.name_no_best();
     });
   if (!error.empty())
     throw Error(TSR_E_UNAVAILABLE,

@@ -3,9 +3,11 @@
 
 #include <functional>
 #include <future>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/folder_lock.h"
 #include "base/log.h"
 #include "checkpoint/held_state.h"
 #include "checkpoint/index.h"
@@ -37,9 +39,10 @@ class CheckpointWriter {
                    std::vector<HeldTensor> held);
 
   /// Finds out what would fail every save: throws UNAVAILABLE, on all ranks alike, when the folder cannot be made, or
-  /// is not the same for all ranks that write. Removes what a killed run has left; names the best checkpoint of
-  /// `start`.
-  void check_folder(const RunState& start);
+  /// is not the same for all ranks that write, or when another run writes into it: the folder is this run's from then
+  /// on. Removes what a killed run has left, and names the best checkpoint of the run that goes on here, whose step is
+  /// `best_step`; 0: none yet.
+  void check_folder(int64_t best_step);
   /// Writes the state of a step, which `read` gives. What failed is removed. `is_best`: `best` names it, too. Throws
   /// only when the ranks cannot meet. Older checkpoints than --keep asks for have lost their names then; their files
   /// are removed meanwhile.
@@ -49,6 +52,7 @@ class CheckpointWriter {
   const std::vector<HeldTensor>& held() const { return held_; }
 
  private:
+  void lock_folder();
   std::string all_do(const std::string& what, const std::function<void()>& work);
   void write_own_part(const std::string& path, const ReadState& read);
   uint64_t put_together(const RunState& state, bool is_best);
@@ -63,6 +67,7 @@ class CheckpointWriter {
   const std::vector<HeldTensor> held_;
   std::vector<std::vector<uint64_t>> shapes_;  // of whole parameters
   int num_attempts_ = 0;                       // equal on all ranks: makes their questions unique
+  std::optional<FolderLock> lock_;             // on rank 0, from check_folder() on
   std::future<void> removal_;                  // of older checkpoints, on rank 0; ends before this object
 };
 

@@ -55,6 +55,10 @@ void require_fits(const Job& job, const Checkpoint& checkpoint) {
   require_model(checkpoint, job.architecture().facts(), job.model.parameters);
   const std::string saved = setting(checkpoint.index().run.settings, "optimizer");
   const std::string_view here = to_string(job.config.optimizer);
+  if (!job.config.resume.empty() && saved.empty())
+    throw Error(TSR_E_FAILED_PRECONDITION,
+                concat(checkpoint.folder(), "/", kIndexName, " does not name the run's optimizer; start from its ",
+                       "parameters alone with --init-from"));
   if (!job.config.resume.empty() && saved != here)
     throw Error(TSR_E_FAILED_PRECONDITION,
                 concat(checkpoint.folder(), " has the state of --optimizer ", saved, ", and this run has ", here,
@@ -66,6 +70,10 @@ bool is_final(const Error& error) {
 }
 
 Error nothing_there(const TrainConfig& config) {
+  if (config.resume == "latest" && config.save.empty())
+    return {TSR_E_NOT_FOUND,
+            "--resume latest means the newest checkpoint in the folder of --save, which is not given; give --save, or "
+            "the checkpoint's folder"};
   return {TSR_E_NOT_FOUND, concat(flag_of_source(config), " ", source_of(config),
                                   " holds no checkpoint; give a folder that holds step-N folders, or one of these",
                                   config.resume.empty() ? "" : ", or leave --resume out to start at step 1")};
@@ -198,7 +206,11 @@ bool resumes_in_its_folder(const TrainConfig& config) {
 
 void check_checkpoints(const Job& job) {
   const TrainConfig& config = job.config;
-  if (!config.save.empty() && !config.overwrite && !resumes_in_its_folder(config))
+  const bool is_another_run = !config.save.empty() && !resumes_in_its_folder(config);
+  if (is_another_run)
+    if (const std::string why = foreign_checkpoint_in(config.save); !why.empty())
+      throw UsageError(concat("--save ", config.save, ": ", why));
+  if (is_another_run && !config.overwrite)
     if (const auto steps = saved_steps(config.save); !steps.empty())
       throw UsageError(concat("--save ", config.save, " holds checkpoints of another run, up to step ", steps.back(),
                               "; give another folder, --resume ", config.save,
@@ -243,8 +255,8 @@ LoadedRun load_run(const Job& job, const RunData& data, const RankInfo& info, Ra
     const std::string sentence = error.substr(1);
     if (error[0] == kFinal) throw Error(TSR_E_FAILED_PRECONDITION, sentence);
     if (i + 1 == folders.size())
-      throw Error(TSR_E_DATA_LOSS, concat(sentence, is_explicit ? "" : "; no older checkpoint is left"));
-    log.warning("cannot resume from ", folders[i], ": ", sentence, "; taking the one before, ", folders[i + 1]);
+      throw Error(TSR_E_DATA_LOSS, concat(is_explicit ? "" : "no older checkpoint is left: ", sentence));
+    log.warning("cannot resume from ", folders[i], ", and takes the one before, ", folders[i + 1], ": ", sentence);
   }
   return {};
 }

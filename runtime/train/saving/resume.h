@@ -20,8 +20,8 @@ bool may_start_anew(const TrainConfig& config);
 /// Whether --resume goes on with a run of the folder of --save.
 bool resumes_in_its_folder(const TrainConfig& config);
 /// Checks --save, --resume and --init-from before anything starts, as far as one process can without reading tensors.
-/// Throws UsageError: no checkpoint, another model, another optimizer, checkpoints of another run where this one would
-/// save; and what Checkpoint throws for a damaged one that was given itself.
+/// Throws UsageError: no checkpoint, another model, another optimizer, checkpoints of another run, or what has the name
+/// of one, where this one would save; and what Checkpoint throws for a damaged one that was given itself.
 void check_checkpoints(const Job& job);
 
 /// Fills the homes from --resume or --init-from, each rank what it holds, and runs `init`. Of a folder of --save the

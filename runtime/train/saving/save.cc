@@ -61,7 +61,7 @@ CheckpointSaver::CheckpointSaver(const Job& job, const RunData& data, const Rank
   if (job.config.save.empty()) return;
   const Program& program = runtime.programs().first();
   writer_ = std::make_unique<CheckpointWriter>(job, *data.training, info, log, held_tensors(program));
-  writer_->check_folder(start);
+  writer_->check_folder(resumes_in_its_folder(job.config) ? start.best_step : 0);
   if (job.config.save_async) reserve_copy(program);
 }
 
