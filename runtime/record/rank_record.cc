@@ -19,7 +19,6 @@
 
 #include "base/concat.h"
 #include "base/durable_file.h"
-#include "base/folder_lock.h"
 #include "plan/drawing/step_svg.h"
 #include "plan/format.h"
 #include "plan/plan_report.h"
@@ -29,6 +28,7 @@
 #include "record/event_file.h"
 #include "record/resolved_config.h"
 #include "record/run_folder.h"
+#include "storage/folder_lock.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {

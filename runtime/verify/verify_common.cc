@@ -125,7 +125,7 @@ class CommonChecker {
            is_same(*whole.second.buffer, *part.second.buffer);
   }
 
-  /// What is cut into several homes, one behind the other, is one.
+  /// What is cut into several homes, one after another, is one.
   static KeptRanges kept_ranges(const Program& program) {
     KeptRanges ranges;
     for (const Home& home : program.homes)

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "base/durable_file.h"
-#include "base/folder_lock.h"
 #include "checkpoint/save_folder.h"
 #include "config/usage_error.h"
+#include "storage/folder_lock.h"
 #include "support/expect_error.h"
 #include "support/temp_folder.h"
 

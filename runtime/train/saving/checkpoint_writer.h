@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "base/folder_lock.h"
 #include "base/log.h"
 #include "checkpoint/held_state.h"
 #include "checkpoint/index.h"
@@ -15,6 +14,7 @@
 #include "checkpoint/write_part.h"
 #include "data/dataset.h"
 #include "job/job.h"
+#include "storage/folder_lock.h"
 #include "train/rank_info.h"
 
 namespace tessera::host {

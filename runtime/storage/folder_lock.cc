@@ -1,7 +1,7 @@
 // The file is removed while it is locked, so one that was opened just before may have no name any more when its lock is
 // free: then the next one is tried.
 
-#include "base/folder_lock.h"
+#include "storage/folder_lock.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
