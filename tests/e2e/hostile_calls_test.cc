@@ -153,8 +153,6 @@ TEST(HostileCall, ThatUsesATableAfterItsTimeEndsTheRun) {
                text("log of its tsr_host after its function tsr_plugin_query_v1 had returned"), 1);
 #ifdef TESSERA_IS_SANITIZED  // elsewhere the destructor that does it never runs
   expect_named(train_threads("keep-host"), text("log of its tsr_host after what it had made with it was destroyed"), 1);
-#else
-  EXPECT_EQ(train_threads("keep-host").exit_code, 0);
 #endif
 }
 

@@ -141,19 +141,25 @@ TEST(HostilePlugin, ThatForgesTheHostsKeysIsBlamed) {
   EXPECT_EQ(killed.err.find("all is well"), std::string::npos) << killed.err;
 }
 
+/// A run with a policy that moves nothing.
+CommandResult train_policy(const std::string& fault, Parts more = {}) {
+  more.insert(more.end(), {"--plugin-dir=" TESSERA_BAD_PLUGIN_DIR, "--offload=hostile"});
+  return run(train_with(more), fault);
+}
+const Parts kTwoProcesses = {"--nproc=2", "--comm=gloo", "--strategy=ddp"};
+
 #ifndef TESSERA_IS_SANITIZED  // where the process ends by exit(), for the search for leaks
 // The run is over, whatever its destructor does then.
 TEST(HostilePlugin, ThatHoldsTheEndUpDoesNotRunThen) {
-  EXPECT_EQ(train_threads("unload-hang").exit_code, 0);
-  EXPECT_EQ(train_threads("unload-crash").exit_code, 0);
-  EXPECT_EQ(train_threads("unload-exit-at-once-with-7").exit_code, 0);
-  EXPECT_EQ(train_threads("unload-hang", {"--comm=gloo"}).exit_code, 0);
+  for (const char* fault : {"unload-hang", "unload-crash", "unload-exit-at-once-with-7"})
+    EXPECT_EQ(train_policy(fault).exit_code, 0) << fault;
+  EXPECT_EQ(train_policy("unload-hang", kTwoProcesses).exit_code, 0);
 }
 #endif
 
 // Ranks are started without the handlers that a plugin has installed for forks.
 TEST(HostilePlugin, ThatHandlesForksDoesNotHoldTheLauncherUp) {
-  EXPECT_EQ(train_threads("lower-fork-handler", {"--comm=gloo"}).exit_code, 0);
+  EXPECT_EQ(train_policy("plan-fork-handler", kTwoProcesses).exit_code, 0);
 }
 
 TEST(HostilePlugin, ThatKillsItsProcessIsReported) {

@@ -62,7 +62,6 @@ static inline void on_destroy(void) {
   if (kept_sink) kept_sink->add_entry(kept_sink->ctx, &entry, &err);
 }
 __attribute__((destructor)) static void on_exit_of_process(void) {
-  at("unload");
   if (kept_host) log_to_kept_host();
 }
 static tsr_status hostile_layout(tsr_strategy* strategy, const tsr_program_view* view, const tsr_layout_sink* sink,

@@ -1,4 +1,4 @@
-/* An offload policy that uses the sink on a thread of its own. */
+/* An offload policy that does what faults.h can, or uses the sink on a thread of its own. */
 #include "faults.h"
 
 #define TEST_NAME "hostile"
@@ -20,6 +20,10 @@ static tsr_status hostile_plan(tsr_offload* policy, const tsr_offload_view* view
   faults_at("plan");
   if (is_fault("keep", "thread") && pthread_create(&thread, NULL, answer, (void*)sink) == 0) pthread_join(thread, NULL);
   return TSR_OK;
+}
+
+__attribute__((destructor)) static void on_unload(void) {
+  faults_at("unload");
 }
 
 #include "plugin.h"
