@@ -155,8 +155,8 @@ LaunchResult conclude(LaunchedRanks& ranks, MemoryStore& store) {
   return {exit_code_of(ends[static_cast<size_t>(cause)]), failure_block(ends)};
 }
 
-// The store itself has three, and needs one for a rank that is joining.
-constexpr int kDescriptorsOfStore = 4, kConnectionsOfRank = 2;
+// The store itself has three, and needs one for a rank that is joining; one is the memory of the ranks' endings.
+constexpr int kDescriptorsOfJob = 5, kConnectionsOfRank = 2;
 
 int num_open_files(rlim_t limit) {
   constexpr rlim_t kFirst = 4096;
@@ -170,7 +170,7 @@ int num_open_files(rlim_t limit) {
 void require_descriptors(int num_ranks) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  const int needed = num_open_files(limit.rlim_cur) + kDescriptorsOfStore + kConnectionsOfRank * num_ranks;
+  const int needed = num_open_files(limit.rlim_cur) + kDescriptorsOfJob + kConnectionsOfRank * num_ranks;
   if (limit.rlim_cur >= static_cast<rlim_t>(needed)) return;
   throw Error(TSR_E_RESOURCE_EXHAUSTED,
               concat("this process may have ", limit.rlim_cur, " files open, but ", num_ranks, " ranks need at least ",
