@@ -1,9 +1,8 @@
-// What a process tells its parent of its end: in memory that both have, since exit codes and signals are open to every
+// What a process tells its parent about its end, in shared memory: exit codes and signals can be set by any
 // plugin in the process.
 #pragma once
 
 #include <atomic>
-#include <optional>
 
 namespace tessera::host {
 
@@ -26,7 +25,7 @@ inline std::atomic<bool> host_ends_process{false};
 /// been told why, if the code is not 0.
 [[noreturn]] void end_process(int exit_code);
 
-/// Zeroed memory for the endings of several processes, which forked ones have too, and started ones that take it.
+/// Zeroed memory for the endings of several child processes. Forked ones share it; started ones call take_ending.
 class SharedEndings {
  public:
   /// Throws UNAVAILABLE.
@@ -37,7 +36,7 @@ class SharedEndings {
 
   Ending& operator[](int process) const { return endings_[process]; }
   int num_processes() const { return num_processes_; }
-  /// The open file that it is, for take_ending. Closed in processes that this one starts, unless these clear the flag.
+  /// The descriptor for take_ending. It is close-on-exec: a child that is to keep it clears that flag before exec.
   int file() const { return file_; }
 
  private:

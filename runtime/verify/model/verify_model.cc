@@ -123,7 +123,7 @@ class JointWalk {
     return true;
   }
 
-  /// The first of these transfers to or from that peer, or the rank that stands for it.
+  /// The first of these transfers that is to or from `peer`, or the rank walked in its place.
   std::optional<size_t> take(std::deque<size_t>& transfers, int peer, bool receives) const {
     const int walked = ranks_.classes.representative(peer);
     const auto found = std::ranges::find_if(transfers, [&](size_t t) {
