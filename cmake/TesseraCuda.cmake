@@ -8,7 +8,10 @@ if(NOT TESSERA_CUDA STREQUAL OFF AND NOT TESSERA_SANITIZE)
   include(CheckLanguage)
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
-    if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
+    # CMake itself reads CUDAARCHS only the first time it looks for the compiler.
+    if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND DEFINED ENV{CUDAARCHS})
+      set(CMAKE_CUDA_ARCHITECTURES "$ENV{CUDAARCHS}")
+    elseif(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
       set(CMAKE_CUDA_ARCHITECTURES 80-real 90) # A100; H100, H200 and PTX for later ones
     endif()
     enable_language(CUDA)

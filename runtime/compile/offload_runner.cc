@@ -43,14 +43,27 @@ class OffloadSnapshot {
     view_.num_places = limits.places.size();
     view_.num_visits = visits.size();
     view_.num_items = items_.size();
+    shown_.add(visits.data(), visits.size());
+    shown_.add(items_.data(), items_.size());
+    for (const Item& item : items)
+      shown_.add(item.uses.data(), item.uses.size());
+    shown_.add(limits.places.data(), limits.places.size());
+    shown_.add(&view_, 1);
+    shown_.remember();
   }
 
   const tsr_offload_view& view() const { return view_; }
+  /// As ProgramSnapshot's.
+  void check_unchanged(const void* function) const {
+    program_.check_unchanged(function);
+    shown_.check_unchanged(function);
+  }
 
  private:
   ProgramSnapshot program_;
   std::vector<tsr_item> items_;
   tsr_offload_view view_{};
+  ShownMemory shown_;
 };
 
 /// Collects the answers of one policy.
@@ -203,6 +216,7 @@ std::vector<RestingBuffer> run_policy(Program& program, const OffloadPolicy& pol
   const LentTable table(AnswerSink::functions(), &sink, "the offload sink", address_of(policy.interface->plan));
   try {
     call_unchanged(policy.interface->plan, policy.instance, &snapshot.view(), &table.table());
+    snapshot.check_unchanged(address_of(policy.interface->plan));
     sink.check_resting_items();
     sink.check_host_runs();
   } catch (const Error& e) {

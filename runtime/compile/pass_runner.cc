@@ -149,6 +149,7 @@ void run_pass(Program& program, const StrategyOnAxis& strategy, const DescribeOp
   const LentTable table(edit_functions(), &edits, "the edit table", address_of(strategy.interface->lower));
   try {
     call_unchanged(strategy.interface->lower, strategy.instance, &snapshot.view(), &table.table());
+    snapshot.check_unchanged(address_of(strategy.interface->lower));
   } catch (const Error& e) {
     refuse(program, strategy, e);
   }
@@ -185,6 +186,7 @@ void add_layout(Program& program, const StrategyOnAxis& strategy) {
   const ProgramSnapshot snapshot(program, strategy.axis, index_of(program, strategy));
   try {
     call_unchanged(strategy.interface->layout, strategy.instance, &snapshot.view(), &lent.table());
+    snapshot.check_unchanged(address_of(strategy.interface->layout));
   } catch (const Error& e) {
     refuse(program, strategy, e);
   }

@@ -37,12 +37,14 @@ struct ProgramSnapshot::Arrays {
   int32_t data_rank = 0;
   tsr_op optimizer{};
   tsr_program_view view{};
+  ShownMemory shown;
 
   void add_parameters(const Model& model);
   void add_values(const Model& model, const Mesh& mesh);
   void add_segments(const Model& model);
   void add_mesh(const Program& program);
   void add_program(const Program& program);
+  void remember();
 };
 
 void ProgramSnapshot::Arrays::add_parameters(const Model& model) {
@@ -144,6 +146,57 @@ void ProgramSnapshot::Arrays::add_program(const Program& program) {
                        a.code});
 }
 
+/// The arrays, and what their structs borrow from the host.
+void ProgramSnapshot::Arrays::remember() {
+  const auto add = [this](const auto& array) { shown.add(array.data(), array.size()); };
+  const auto add_names = [&](const auto& array) {
+    add(array);
+    for (const auto& named : array)
+      shown.add(named.name);
+  };
+  add_names(axes);
+  add_names(strategies);
+  add_names(units);
+  add_names(parameters);
+  for (const tsr_parameter& p : parameters)
+    shown.add(p.dims, p.num_dims);
+  add_names(values);
+  for (const tsr_value& v : values)
+    shown.add(v.dims, v.num_dims);
+  add(placements);
+  add(rules);
+  for (const tsr_segment_rule& r : rules)
+    shown.add(r.contractions, r.num_contractions);
+  add(ops);
+  add_names(segments);
+  for (const tsr_segment& s : segments) {
+    shown.add(s.parameters, s.num_parameters);
+    shown.add(s.inputs, s.num_inputs);
+    shown.add(s.outputs, s.num_outputs);
+  }
+  add(layout);
+  for (const tsr_layout_entry& e : layout)
+    shown.add(e.coordinates, e.num_coordinates);
+  add_names(buffers);
+  add_names(homes);
+  for (const tsr_home& h : homes) {
+    shown.add(h.pieces, h.num_pieces);
+    shown.add(h.roles, h.num_roles);
+  }
+  add_names(streams);
+  add(groups);
+  for (const tsr_group& g : groups)
+    shown.add(g.coordinates, g.num_coordinates);
+  add(actions);
+  for (const tsr_action& a : actions) {
+    shown.add(a.bindings, a.num_bindings);
+    shown.add(a.counts, a.num_counts);
+    shown.add(a.peers, a.num_peers);
+  }
+  shown.add(&view, 1);
+  shown.remember();
+}
+
 ProgramSnapshot::ProgramSnapshot(const Program& program, int axis, int strategy) : arrays_(std::make_unique<Arrays>()) {
   Arrays& a = *arrays_;
   a.add_parameters(*program.model);
@@ -194,11 +247,15 @@ ProgramSnapshot::ProgramSnapshot(const Program& program, int axis, int strategy)
        &a.data_rank,
        1,
        &a.optimizer};
+  a.remember();
 }
 
 ProgramSnapshot::~ProgramSnapshot() = default;
 const tsr_program_view& ProgramSnapshot::view() const {
   return arrays_->view;
+}
+void ProgramSnapshot::check_unchanged(const void* function) const {
+  arrays_->shown.check_unchanged(function);
 }
 
 }  // namespace tessera::host

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "guard/shown_memory.h"
 #include "program/program.h"
 #include "tessera/strategy.h"
 
@@ -18,6 +19,9 @@ class ProgramSnapshot {
   ProgramSnapshot(const ProgramSnapshot&) = delete;
   ProgramSnapshot& operator=(const ProgramSnapshot&) = delete;
   const tsr_program_view& view() const;
+  /// Throws FAILED_PRECONDITION if what the view points to has changed since it was made, naming the plugin's function,
+  /// which must have done that.
+  void check_unchanged(const void* function) const;
 
  private:
   struct Arrays;

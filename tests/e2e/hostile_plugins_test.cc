@@ -162,6 +162,14 @@ TEST(HostilePlugin, ThatHandlesForksDoesNotHoldTheLauncherUp) {
   EXPECT_EQ(train_policy("plan-fork-handler", kTwoProcesses).exit_code, 0);
 }
 
+TEST(HostilePlugin, ThatWritesWhatItIsShownIsNamed) {
+  for (const std::string place : {"layout", "lower"})
+    for (const std::string what : {"-write-name", "-write-dims"})
+      expect_named(train_threads(place + what), {kHostile, "in its function " + place + " writes through a const"}, 1);
+  for (const std::string what : {"plan-write-binding", "plan-write-visit"})
+    expect_named(train_policy(what), {"in its function plan writes through a const pointer"}, 1);
+}
+
 TEST(HostilePlugin, ThatKillsItsProcessIsReported) {
   const std::string text = "the process of the run was killed by signal ";
   expect_named(train_threads("lower-kill"), {text + "9 (SIGKILL): by a plugin, by hand, or by the system"}, 128 + 9);

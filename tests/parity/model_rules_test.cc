@@ -96,10 +96,34 @@ void insert_elementwise(Program& p, size_t before, uint32_t kind, Binding range,
 void insert_copy(Program& p, size_t before, Binding from, Binding to) {
   insert_elementwise(p, before, TSR_ACTION_COPY, to);
   Action& copy = p.actions[before];
+  if (p.buffer(from.buffer).dtype != p.buffer(to.buffer).dtype) copy.kind = TSR_ACTION_CAST;
   from.slot = TSR_SLOT(TSR_ROLE_SOURCE, 0);
   from.mode = TSR_MODE_READ;
   copy.bindings.front().mode = TSR_MODE_WRITE;
   copy.bindings.push_back(from);
+}
+
+/// Two casts, to bfloat16 and back, before an action that then reads the result, or for a persistent range one more copy
+/// to where it was.
+void insert_rounding(Program& p, size_t before, Binding& range) {
+  const Buffer own = p.buffer(range.buffer);
+  const auto scratch = [&](tsr_dtype dtype) {
+    Buffer buffer;
+    buffer.name = "rounded";
+    buffer.kind = TSR_BUFFER_PLUGIN;
+    buffer.dtype = dtype;
+    buffer.num_elements = range.num_elements;
+    return Binding{p.add_buffer(buffer), 0, range.num_elements, 0, 0};
+  };
+  const Binding shorter = scratch(TSR_BF16), back = scratch(own.dtype);
+  if (own.persistent) insert_copy(p, before, back, range);
+  insert_copy(p, before, shorter, back);
+  insert_copy(p, before, range, shorter);
+  if (!own.persistent) range.buffer = back.buffer, range.offset = 0;
+}
+Binding whole(const Program& p, std::string_view buffer) {
+  const uint64_t id = buffer_of(p, buffer);
+  return {id, 0, p.buffer(id).num_elements, 0, 0};
 }
 
 /// Rank 0's contents for all ranks of the group of an action that is there.
@@ -332,6 +356,40 @@ const Fault kUpdateFaults[] = {
        p.actions.insert(last + 1, std::move(again));
      },
      ": such a sum is not in the model, or has an addend twice"},
+    {"value_rounded", "one", 0,
+     [](Program& p) {
+       Binding home = whole(p, "home wpe");
+       insert_rounding(p, index_of(p, TSR_ACTION_OPTIMIZER, "wpe.weight"), home);
+     },
+     "takes dst0 = home wpe, which holds wpe.weight, rounded to bf16; the model needs it as it was"},
+    {"value_rounded_after_its_update", "fp16", 0,
+     [](Program& p) {
+       Binding kept = whole(p, "home wpe");
+       insert_rounding(p, p.actions.size(), kept);
+     },
+     "rank 0: after the program home wpe holds wpe.weight, updated, rounded to bf16; the model needs it as it was"},
+    {"state_rounded", "one", 0,
+     [](Program& p) {
+       Binding kept = whole(p, "optimizer wpe v");
+       insert_rounding(p, p.actions.size(), kept);
+     },
+     "rank 0: after the program optimizer wpe v holds the v of wpe.weight, updated, rounded to bf16; the model"},
+    {"gradient_rounded", "one", 0,
+     [](Program& p) {
+       const size_t i = index_of(p, TSR_ACTION_SUM_SQUARES, "wpe.weight");
+       Binding read = binding_of(p.actions[i], kSource);
+       insert_rounding(p, i, read);
+       binding_of(action_of(p, TSR_ACTION_SUM_SQUARES, "wpe.weight"), kSource) = read;
+     },
+     "which holds the gradient of wpe.weight, rounded to bf16; the model needs it as it was"},
+    {"input_rounded", "one", 0,
+     [](Program& p) {
+       const size_t i = index_of(p, TSR_ACTION_FORWARD, "h.0.ln_1", 0);
+       Binding read = binding_of(p.actions[i], kInput);
+       insert_rounding(p, i, read);
+       binding_of(action_of(p, TSR_ACTION_FORWARD, "h.0.ln_1", 0), kInput) = read;
+     },
+     "which holds h.0.x mb=0, rounded to bf16; the model needs it as it was"},
     {"loss_lost", "one", 0,
      [](Program& p) {
        insert_elementwise(p, p.actions.size(), TSR_ACTION_ZERO, {buffer_of(p, "accumulator loss"), 0, 20, 0, 0});

@@ -113,7 +113,7 @@ TEST(CheckpointIndex, NumbersFit) {
   expect_refused("[3,8]", "[3,-8]", "whole numbers");
   expect_refused("\"crc32c\":[12]", "\"crc32c\":[4294967296]", "more than 32 bits");
   expect_refused("\"crc32c\":[12]", "\"crc32c\":[]", "holds 0 checksums for 12 elements of F32");
-  expect_refused("\"file\":1", "\"file\":2", "and there are 2 files");
+  expect_refused("\"file\":1", "\"file\":2", "not below 2, the number of files");
   expect_refused("\"F32\"", "\"I32\"", "which no parameter has");
   expect_refused("\"step\":10", "\"step\":-1", "whole number");
   expect_refused("\"loss_scale\":32768.0", "\"loss_scale\":0", "is not a scale");

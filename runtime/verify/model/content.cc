@@ -18,6 +18,12 @@ Content Content::moved_by(int64_t positions) const {
   return moved;
 }
 
+void Content::round_to(tsr_dtype dtype) {
+  constexpr uint32_t kFullBits = 32;
+  if (!has_places() || TSR_DTYPE_BITS(dtype) >= kFullBits) return;
+  rounded = rounded == 0 || rounded == dtype ? dtype : kSeveralDtypes;
+}
+
 void Content::scale_by(double by) {
   constexpr double kRounding = 1e-9;
   factor *= by;
@@ -46,6 +52,11 @@ ContentParts slice(const ContentParts& parts, uint64_t begin, uint64_t end) {
 void append_at(ContentParts& parts, uint64_t at, const ContentParts& more) {
   for (const ContentPart& part : more)
     append(parts, {at + part.offset, part.num_elements, part.content.moved_by(-static_cast<int64_t>(at))});
+}
+
+void accept_rounding(ContentParts& parts, tsr_dtype dtype) {
+  for (ContentPart& part : parts)
+    if (part.content.rounded == dtype) part.content.rounded = 0;
 }
 
 uint32_t AddendSets::id_of(Set set) {

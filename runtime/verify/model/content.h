@@ -41,7 +41,8 @@ struct Content {
   uint32_t summed =
       0;  ///< of a loss, correct predictions and gradients: the axes over whose tokens it is summed, as bits
   int64_t shift = 0;
-  double factor = 1;  ///< of gradients: by which SCALE has multiplied them
+  double factor = 1;      ///< of gradients: by which SCALE has multiplied them
+  tsr_dtype rounded = 0;  ///< the dtype of fewer than 32 bits that it went through; 0: none; kSeveralDtypes
 
   bool operator==(const Content&) const = default;
   /// Elements have places in it; of the others every element is like the next.
@@ -51,10 +52,14 @@ struct Content {
     return kind == ContentKind::value || kind == ContentKind::value_gradient || kind == ContentKind::saved ||
            kind == ContentKind::context;
   }
+  /// It is stored in another dtype.
+  void round_to(tsr_dtype dtype);
   /// Multiplies its factor; what comes to 1 but for rounding, as an average of n does by n, is 1.
   void scale_by(double by);
   Content moved_by(int64_t positions) const;  ///< as seen from a range that begins `positions` later
 };
+
+inline constexpr tsr_dtype kSeveralDtypes = UINT32_MAX;
 
 /// A range from `offset` of a binding on; `content` counts from the binding's start.
 struct ContentPart {
@@ -69,6 +74,8 @@ using ContentParts = std::vector<ContentPart>;
 void append(ContentParts& parts, const ContentPart& part);
 /// The parts of [begin, end), counted from `begin`.
 ContentParts slice(const ContentParts& parts, uint64_t begin, uint64_t end);
+/// What was rounded to `dtype` alone counts as exact: where its next reader reads that dtype, or may.
+void accept_rounding(ContentParts& parts, tsr_dtype dtype);
 /// Appends all of `more`, which begins at `at`.
 void append_at(ContentParts& parts, uint64_t at, const ContentParts& more);
 

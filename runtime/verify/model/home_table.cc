@@ -91,6 +91,7 @@ void HomeTable::resolve(const ContentPart& part, ContentParts& result) const {
       const uint64_t to = std::min(end, next->second.end);
       Content content = next->second.content.moved_by(shift - static_cast<int64_t>(next->first));
       content.version = part.content.version;
+      content.rounded = part.content.rounded;
       append(result, {at - static_cast<uint64_t>(shift), to - at, content});
       at = to;
     }

@@ -32,7 +32,9 @@ std::optional<Content> sum_of(const Content& a, const Content& b, AddendSets& se
   if (b.kind == ContentKind::opaque || is_zero(a)) return b;
   Content sum = a;
   sum.addends = b.addends;
+  sum.rounded = b.rounded;
   if (!is_sum(a.kind) || sum != b) return std::nullopt;
+  if (a.rounded != 0) sum.round_to(a.rounded);
   sum.addends = sets.united(a.addends, b.addends);
   if (sum.addends == kTwice) return std::nullopt;
   return sum;
@@ -67,8 +69,18 @@ bool RankWalk::is_own_memory(const Binding& binding) const {
   return buffer.persistent && buffer.kind == TSR_BUFFER_PLUGIN;
 }
 
+/// What `source` holds, in the dtype of `destination`.
+ContentParts RankWalk::stored(const Binding& source, const Binding& destination) {
+  ContentParts parts = contents_.read(source);
+  const tsr_dtype dtype = program_.buffer(destination.buffer).dtype;
+  if (dtype != program_.buffer(source.buffer).dtype)
+    for (ContentPart& part : parts)
+      part.content.round_to(dtype);
+  return parts;
+}
+
 void RankWalk::add_into(const Binding& source, const Binding& destination) {
-  const ContentParts there = homes_.resolve(contents_.read(destination)), more = homes_.resolve(contents_.read(source));
+  const ContentParts there = homes_.resolve(contents_.read(destination)), more = homes_.resolve(stored(source, destination));
   ContentParts sums;
   for (size_t i = 0, k = 0; i < there.size() && k < more.size();) {
     const uint64_t begin = std::max(there[i].offset, more[k].offset);
@@ -96,7 +108,7 @@ void RankWalk::elementwise() {
   const Binding& source = *action_->find(TSR_SLOT(TSR_ROLE_SOURCE, 0));
   const Binding& destination = *action_->find(TSR_SLOT(TSR_ROLE_DESTINATION, 0));
   if (destination.mode == TSR_MODE_ADD) return add_into(source, destination);
-  contents_.write(destination, contents_.read(source));
+  contents_.write(destination, stored(source, destination));
 }
 
 void RankWalk::call() {

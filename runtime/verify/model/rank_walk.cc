@@ -64,6 +64,7 @@ void RankWalk::enter_kept(const KeptContents& entry) {
     const int number = context_.buffers.number_of(buffer);
     Content kept{ContentKind::kept};
     kept.index = number;
+    kept.round_to(buffer.dtype);
     const auto left = entry.find(number);
     const ContentParts parts = left == entry.end() ? ContentParts{{0, buffer.num_elements, kept}} : left->second;
     contents_.write(whole, parts);
@@ -96,6 +97,12 @@ void RankWalk::report(size_t index, const std::string& what) {
 
 /// What is wrong with `seen`, where `needed` is not.
 std::string RankWalk::difference(const Content& seen, const Content& needed) const {
+  Content exact = seen;
+  exact.rounded = needed.rounded;
+  if (exact == needed)
+    return concat("holds ", text(needed), ", rounded to ",
+                  seen.rounded == kSeveralDtypes ? "several dtypes" : dtype_name(seen.rounded),
+                  "; the model needs it as it was");
   if (text(seen) != text(needed)) return concat("holds ", text(seen), "; the model needs ", text(needed));
   if (seen.addends != needed.addends) return concat("has not all addends of ", text(needed));
   std::string axes;
@@ -123,16 +130,19 @@ std::string RankWalk::first_difference(const ContentParts& held, const ContentPa
   return "";
 }
 
-bool RankWalk::take(const Binding& binding, const ContentParts& wanted) {
-  const std::string difference = first_difference(homes_.resolve(contents_.read(binding)), wanted);
+bool RankWalk::take(const Binding& binding, const ContentParts& wanted, tsr_dtype rounded) {
+  ContentParts held = homes_.resolve(contents_.read(binding));
+  accept_rounding(held, program_.buffer(binding.buffer).dtype);
+  accept_rounding(held, rounded);
+  const std::string difference = first_difference(held, wanted);
   if (difference.empty()) return true;
   report(concat("takes ", slot_text(program_, *action_, binding.slot), " = ", range_text(program_, binding), ", which ",
                 difference));
   return false;
 }
 
-bool RankWalk::take(const Binding& binding, const Content& wanted) {
-  return take(binding, ContentParts{{0, binding.num_elements, wanted}});
+bool RankWalk::take(const Binding& binding, const Content& wanted, tsr_dtype rounded) {
+  return take(binding, ContentParts{{0, binding.num_elements, wanted}}, rounded);
 }
 
 /// Scratch leaves nothing that another action may need.
@@ -150,6 +160,7 @@ void RankWalk::add(const Binding& binding, Content sum, uint32_t addend) {
       if (before.kind == ContentKind::opaque) return;
       if (before.kind == ContentKind::zero && part.num_elements == binding.num_elements) continue;
       sum.addends = before.addends;
+      sum.rounded = before.rounded;
       if (before == sum && part.num_elements == binding.num_elements) continue;
       report(concat("adds to ", range_text(program_, binding), ", which holds ", text(before), ", not ", text(sum)));
       sum.addends = 0;
@@ -176,8 +187,10 @@ ContentParts RankWalk::wanted_of_kept(const ContentParts& entry) const {
   return wanted;
 }
 
-void RankWalk::check_kept(const Buffer& buffer, const ContentParts& wanted) {
-  const ContentParts held = homes_.resolve(contents_.read({buffer.id, 0, buffer.num_elements, 0, 0}));
+void RankWalk::check_kept(const Buffer& buffer, ContentParts wanted) {
+  ContentParts held = homes_.resolve(contents_.read({buffer.id, 0, buffer.num_elements, 0, 0}));
+  accept_rounding(held, buffer.dtype);
+  accept_rounding(wanted, buffer.dtype);
   const std::string difference = first_difference(held, wanted);
   if (difference.empty()) return;
   const std::string finding = concat("after the program ", buffer_text(buffer), " ", difference);

@@ -64,15 +64,16 @@ class RankWalk {
   void enter_scalars();
   void enter_kept(const KeptContents& entry);
   ContentParts wanted_of_kept(const ContentParts& entry) const;
-  void check_kept(const Buffer& buffer, const ContentParts& wanted);
+  void check_kept(const Buffer& buffer, ContentParts wanted);
   void check_scalars();
   void check_scalar(uint64_t id, uint64_t num_elements, const Content& wanted);
   bool is_kept(const Buffer& buffer) const;
 
   // Used by every rule.
   void report(const std::string& what) { report(index_, what); }
-  bool take(const Binding& binding, const ContentParts& wanted);
-  bool take(const Binding& binding, const Content& wanted);
+  /// What was rounded to the operand's own dtype is taken, or to `rounded`.
+  bool take(const Binding& binding, const ContentParts& wanted, tsr_dtype rounded = 0);
+  bool take(const Binding& binding, const Content& wanted, tsr_dtype rounded = 0);
   std::string first_difference(const ContentParts& held, const ContentParts& wanted) const;
   std::string difference(const Content& seen, const Content& needed) const;
   void add(const Binding& binding, Content sum, uint32_t addend);
@@ -99,6 +100,7 @@ class RankWalk {
   void elementwise();
   void zero();
   void scale();
+  ContentParts stored(const Binding& source, const Binding& destination);
   void add_into(const Binding& source, const Binding& destination);
   bool is_own_memory(const Binding& binding) const;
   void call();

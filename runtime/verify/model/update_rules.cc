@@ -52,10 +52,11 @@ Content RankWalk::all_squares() const {
   return content;
 }
 
+/// It may have been summed in --reduce-dtype.
 void RankWalk::take_gradient(const Binding& binding, const std::vector<HomeRun>& runs) {
   for (const HomeRun& run : runs)
     if (!take(part_of(binding, run.offset, run.num_elements),
-              needs_.gradient(run.parameter).moved_by(static_cast<int64_t>(run.element))))
+              needs_.gradient(run.parameter).moved_by(static_cast<int64_t>(run.element)), program_.shape.reduce_dtype))
       return;
 }
 

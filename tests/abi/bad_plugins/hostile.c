@@ -64,10 +64,16 @@ static inline void on_destroy(void) {
 __attribute__((destructor)) static void on_exit_of_process(void) {
   if (kept_host) log_to_kept_host();
 }
+/* Through pointers that are const. */
+static void write_model(const char* place, const tsr_program_view* view) {
+  if (is_fault(place, "write-name")) ((char*)view->parameters[0].name.ptr)[0] ^= 1;
+  if (is_fault(place, "write-dims")) ((tsr_dim*)view->parameters[0].dims)[0].extent += 1;
+}
 static tsr_status hostile_layout(tsr_strategy* strategy, const tsr_program_view* view, const tsr_layout_sink* sink,
                                  tsr_error* err) {
-  (void)strategy, (void)view, (void)err;
+  (void)strategy, (void)err;
   if (is_fault("keep", "sink")) kept_sink = sink;
+  write_model("layout", view);
   return TSR_OK;
 }
 static void misuse(const tsr_edit* edit) {
@@ -137,6 +143,7 @@ static tsr_status hostile_lower(tsr_strategy* strategy, const tsr_program_view* 
   (void)strategy;
   at("lower");
   misuse(edit);
+  write_model("lower", view);
   if (is_fault("lower", "protect-view")) /* what the host frees later */
     mprotect((void*)((size_t)view->actions & ~(size_t)4095), 4096, PROT_NONE);
   if (is_fault("lower", "endless-message")) {

@@ -15,9 +15,11 @@ static void* answer(void* sink) {
 }
 static tsr_status hostile_plan(tsr_offload* policy, const tsr_offload_view* view, const tsr_offload_sink* sink,
                                tsr_error* err) {
-  (void)policy, (void)view, (void)err;
+  (void)policy, (void)err;
   pthread_t thread;
   faults_at("plan");
+  if (is_fault("plan", "write-binding")) ((tsr_binding*)view->program->actions[0].bindings)[0].num_elements -= 1;
+  if (is_fault("plan", "write-visit")) ((tsr_visit*)view->visits)[0].last_action += 1;
   if (is_fault("keep", "thread") && pthread_create(&thread, NULL, answer, (void*)sink) == 0) pthread_join(thread, NULL);
   return TSR_OK;
 }
