@@ -43,7 +43,8 @@ uint64_t checked_bytes(const JsonFields& fields, const SavedTensor& tensor, bool
 TensorPart read_part(const JsonFields& fields, const SavedTensor& tensor, size_t num_files) {
   TensorPart part;
   part.file = fields.number("file");
-  if (part.file >= num_files) fields.refuse("file", "is ", part.file, ", not below ", num_files, ", the number of files");
+  if (part.file >= num_files)
+    fields.refuse("file", "is ", part.file, ", not below ", num_files, ", the number of files");
   uint64_t total = 0;
   for (const auto& numbers : fields.lists("ranges")) {
     const StridedRange& range = part.ranges.emplace_back(read_range(fields, numbers));

@@ -17,8 +17,10 @@ uint64_t ShownMemory::checksum() const {
 
 void ShownMemory::check_unchanged(const void* function) const {
   if (checksum() != checksum_)
-    throw_change(function, "writes through a const pointer to what the host shows it; a plugin changes a program "
-                           "only with the functions of the table it is lent", "");
+    throw_change(function,
+                 "writes through a const pointer to what the host shows it; a plugin changes a program "
+                 "only with the functions of the table it is lent",
+                 "");
 }
 
 }  // namespace tessera::host

@@ -80,7 +80,8 @@ ContentParts RankWalk::stored(const Binding& source, const Binding& destination)
 }
 
 void RankWalk::add_into(const Binding& source, const Binding& destination) {
-  const ContentParts there = homes_.resolve(contents_.read(destination)), more = homes_.resolve(stored(source, destination));
+  const ContentParts there = homes_.resolve(contents_.read(destination)),
+                     more = homes_.resolve(stored(source, destination));
   ContentParts sums;
   for (size_t i = 0, k = 0; i < there.size() && k < more.size();) {
     const uint64_t begin = std::max(there[i].offset, more[k].offset);
