@@ -9,6 +9,7 @@
 
 #include "program/program.h"
 #include "program/program_text.h"
+#include "verify/diagnostics.h"
 
 namespace tessera::testing {
 
