@@ -8,8 +8,7 @@
 // look for "the writer" of a gradient would find one of two. Workspaces are exempt, and so are copies back from
 // staging, and calls, which may put the sum where the addend was.
 //
-// The results of a predicated action exist only in good steps, so only predicated actions may read them. Cost: linear
-// in the bindings, up to the pieces a buffer falls into.
+// Cost: linear in the bindings, up to the pieces a buffer falls into.
 
 #include <vector>
 
@@ -22,17 +21,13 @@
 namespace tessera::host {
 namespace {
 
-/// What is known of a range of a transient buffer. A skipped write leaves nothing, so its range may only be read by
-/// actions that are skipped with it.
-enum class Written : uint8_t { no, predicated, yes };
-
 class WrittenChecker {
  public:
   WrittenChecker(const Program& program, DiagnosticList& diagnostics)
       : program_(program), index_(program), diagnostics_(diagnostics) {
     for (const Buffer& buffer : program.buffers) {
       ranges_.emplace_back(buffer.num_elements);
-      if (starts_written(buffer)) ranges_.back().assign(0, buffer.num_elements, Written::yes);
+      if (starts_written(buffer)) ranges_.back().assign(0, buffer.num_elements, true);
     }
   }
 
@@ -52,21 +47,18 @@ class WrittenChecker {
     return buffer.persistent || buffer.kind == TSR_BUFFER_INPUT || buffer.kind == TSR_BUFFER_SCALAR;
   }
 
-  RangeMap<Written>& ranges(const Buffer& buffer) { return ranges_[&buffer - program_.buffers.data()]; }
+  RangeMap<bool>& ranges(const Buffer& buffer) { return ranges_[&buffer - program_.buffers.data()]; }
 
   void check_read(size_t index, const Binding& binding) {
     const Action& action = program_.actions[index];
     const Buffer& buffer = program_.buffers[index_(binding.buffer)];
-    const Written needed = action.flags & TSR_ACTION_PREDICATED ? Written::predicated : Written::yes;
     const uint64_t end = binding.offset + binding.num_elements;
     for (const auto& [begin, part] : ranges(buffer).parts(binding.offset, end)) {
-      if (part.value >= needed) continue;
+      if (part.value) continue;
       const std::string what = binding.mode == TSR_MODE_ADD ? " adds to " : " reads ";
       diagnostics_.add(action_text(program_, index) + what + range_text(buffer, begin, part.end) + " through " +
-                       slot_text(program_, action, binding.slot) +
-                       (part.value == Written::no ? ", which nothing has written"
-                                                  : ", whose writer is skipped when the step is not ok"));
-      ranges(buffer).assign(binding.offset, end, Written::yes);  // once is enough
+                       slot_text(program_, action, binding.slot) + ", which nothing has written");
+      ranges(buffer).assign(binding.offset, end, true);  // once is enough
       return;
     }
   }
@@ -80,20 +72,19 @@ class WrittenChecker {
                       !brings_back(program_, action);
     if (once)
       for (const auto& [begin, part] : ranges(buffer).parts(binding.offset, end)) {
-        if (part.value == Written::no) continue;
+        if (!part.value) continue;
         diagnostics_.add(action_text(program_, index) + " writes " + range_text(buffer, begin, part.end) + " through " +
                          slot_text(program_, action, binding.slot) +
                          " a second time; a transient range is written once, then added to or read");
         break;
       }
-    const bool skipped = (action.flags & TSR_ACTION_PREDICATED) && !starts_written(buffer);
-    ranges(buffer).assign(binding.offset, end, skipped ? Written::predicated : Written::yes);
+    ranges(buffer).assign(binding.offset, end, true);
   }
 
   const Program& program_;
   const BufferIndex index_;
   DiagnosticList& diagnostics_;
-  std::vector<RangeMap<Written>> ranges_;  // of each buffer
+  std::vector<RangeMap<bool>> ranges_;  // of each buffer: whether something has written it
 };
 
 }  // namespace
