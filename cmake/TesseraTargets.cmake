@@ -36,7 +36,8 @@ endfunction()
 
 # The standard headers that most of our sources come to, parsed once for all libraries: the compiler takes a precompiled
 # header only where all flags that change code are equal, so sources with flags of their own go without. It hides an
-# #include that is missing; the presets `clang`, `fuzz` and `one-program` compile without it (CMAKE_DISABLE_PRECOMPILE_HEADERS).
+# #include that is missing; the presets `clang`, `asan` and `one-program` compile without it (CMAKE_DISABLE_PRECOMPILE_HEADERS);
+# clang's also holds paths, so ccache would take nothing that one checkout compiled for another.
 # A header costs those that do not need it too: <nlohmann/json.hpp> would add half a second to every test.
 set(TESSERA_COMMON_HEADERS <algorithm> <array> <cstring> <functional> <map> <memory> <optional> <span> <sstream> <stdexcept>
                            <string> <string_view> <system_error> <utility> <vector>)

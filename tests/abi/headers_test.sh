@@ -1,24 +1,25 @@
 #!/usr/bin/env bash
-# headers_test.sh SOURCE_DIR c|cpp
+# headers_test.sh SOURCE_DIR c|cpp WORK_DIR
 # c:   every header of the ABI compiles alone, as C and as C++, without a warning, in every standard it promises; so do the
 #      sentinels of its layout, signatures and values, and the sketches of what is to come (in C).
 # cpp: every header of the C++ layer compiles alone as C++20, and so does an ABI table made with it.
-# With gcc and with clang, each if it is here; at least one must be.
+# With gcc and with clang, each if it is here; at least one must be. The headers of the C++ layer take seconds each: ccache,
+# where it is, keeps what did not change, so they are compiled one by one, in a folder that is always the same.
 set -uo pipefail
 
-readonly source=$1 part=$2
-readonly flags=(-fsyntax-only -Wall -Wextra -Wpedantic -Wshadow -Werror -I"$source/plugin-api/include")
+readonly source=$1 part=$2 alone=$3
+readonly flags=(-Wall -Wextra -Wpedantic -Wshadow -Werror -I"$source/plugin-api/include")
 failures=0 compiled=0
 
 # compile COMPILER ARGS...: the rest of the failure is what the compiler says.
 compile() {
-  "$@" "${flags[@]}" || { echo "FAILED: $*" >&2; failures=$((failures + 1)); }
+  "$@" -fsyntax-only "${flags[@]}" || { echo "FAILED: $*" >&2; failures=$((failures + 1)); }
   compiled=$((compiled + 1))
 }
 
-# All headers at once, each in a file of its own.
-alone=$(mktemp -d)
-trap 'rm -rf "$alone"' EXIT
+# Each header in a file of its own.
+rm -rf "$alone"
+mkdir -p "$alone"
 write_includes() { # FOLDER EXTENSION
   local header
   for header in "$source/$1"/tessera/*.h*; do  # ops.inc is a part of device.h
@@ -45,7 +46,7 @@ check_target() {
   compile "$1" -std=c11 -DTSR_TARGET_MINOR=$minor "$alone"/*.c
   local wrong
   for wrong in $((minor + 1)) $(($(sed -n 's/^#define TSR_OLDEST_MINOR \([0-9]*\)u$/\1/p' "$source"/plugin-api/include/tessera/core.h) - 1)); do
-    if "$1" -std=c11 -DTSR_TARGET_MINOR="$wrong" "$alone"/core.h.c "${flags[@]}" 2>/dev/null; then
+    if "$1" -std=c11 -DTSR_TARGET_MINOR="$wrong" "$alone"/core.h.c -fsyntax-only "${flags[@]}" 2>/dev/null; then
       echo "FAILED: $1 takes TSR_TARGET_MINOR=$wrong" >&2
       failures=$((failures + 1))
     fi
@@ -53,7 +54,16 @@ check_target() {
 }
 
 check_cpp() {
-  compile "$2" -std=c++20 -I"$source/plugin-api/cpp" "$alone"/*.cc
+  local file launcher=()
+  if command -v ccache >/dev/null; then launcher=(ccache); fi
+  cd "$alone" || exit
+  for file in *.cc; do
+    "${launcher[@]}" "$2" -std=c++20 -c -o "$file.o" "${flags[@]}" -I"$source/plugin-api/cpp" "$file" || {
+      echo "FAILED: $2 $file" >&2
+      failures=$((failures + 1))
+    }
+    compiled=$((compiled + 1))
+  done
 }
 
 case $part in

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/checkpoint.h"
@@ -32,8 +33,17 @@ class Template : public ::testing::TestWithParam<std::string> {
     ASSERT_EQ(result.exit_code, 0) << ::testing::PrintToString(argv) << "\n" << result.out << result.err;
   }
 
+  void SetUp() override { ASSERT_NO_FATAL_FAILURE(build()); }
+
+  /// What is in the folder that the templates were built in.
+  std::string built(const std::string& path) const { return folders_of_compilers().at(GetParam()).path(path); }
+
+ private:
+  /// Once for all tests with this compiler.
   void build() const {
-    const std::string copy = folder_.path("copy"), prefix = folder_.path("prefix"), binary = folder_.path("build");
+    const auto [entry, is_new] = folders_of_compilers().try_emplace(GetParam());
+    if (!is_new) return;
+    const std::string copy = built("copy"), prefix = built("prefix"), binary = built("build");
     fs::copy(source_dir("plugin-api/template"), copy, fs::copy_options::recursive);
     ASSERT_NO_FATAL_FAILURE(
         run({TESSERA_CMAKE, "--install", TESSERA_BINARY_DIR, "--component", "plugin-api", "--prefix", prefix}));
@@ -43,17 +53,23 @@ class Template : public ::testing::TestWithParam<std::string> {
     ASSERT_NE(file_bytes(binary + "/CMakeCache.txt").find("tessera_DIR:PATH=" + prefix), std::string::npos)
         << "another plugin-api was found than the one installed for this test";
     ASSERT_NO_FATAL_FAILURE(run({TESSERA_CMAKE, "--build", binary}));
-    fs::create_directory(folder_.path("plugins"));
+    fs::create_directory(built("plugins"));
     for (const char* plugin : {"/plain-ddp.so", "/local-sgd.so", "/saved-out-offload.so"})
-      fs::copy(binary + plugin, folder_.path("plugins"));
+      fs::copy(binary + plugin, built("plugins"));
   }
 
+  static std::map<std::string, TempFolder>& folders_of_compilers() {
+    static std::map<std::string, TempFolder> folders;
+    return folders;
+  }
+
+ protected:
   Steps train(const std::vector<std::string>& flags) const {
     const std::string metrics = folder_.path("metrics");
     fs::remove(metrics);
     std::vector<std::string> argv = {
         TESSERA_PROGRAM,       "train",       "--model=" + kGolden, "--data=" + kGolden + "/tokens.bin",
-        "--comm=local",        "--threads=1", "--steps=5",          "--plugin-dir=" + folder_.path("plugins"),
+        "--comm=local",        "--threads=1", "--steps=5",          "--plugin-dir=" + built("plugins"),
         "--metrics=" + metrics};
     for (const char* name :
          {"batch_size", "seq_len", "grad_accum", "lr", "weight_decay", "beta1", "beta2", "eps", "clip"})
@@ -76,7 +92,6 @@ class Template : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(Template, TrainsAsDdpDoes) {
-  ASSERT_NO_FATAL_FAILURE(build());
   const Steps steps = train({"--nproc=2", "--strategy=plain-ddp"});
   ASSERT_EQ(steps, train({"--nproc=2", "--strategy=ddp"}));
   for (size_t i = 0; i < steps.size(); ++i)
@@ -93,31 +108,28 @@ TEST_P(Template, TrainsAsDdpDoes) {
 }
 
 TEST_P(Template, BuildsWithoutCMakeToo) {
-  ASSERT_NO_FATAL_FAILURE(build());
-  const std::string prefix = folder_.path("prefix"), out = folder_.path("by-hand");
+  const std::string prefix = built("prefix"), out = folder_.path("by-hand");
   fs::create_directory(out);
   const std::string command = "export PKG_CONFIG_PATH=" + prefix + "/share/pkgconfig; " + GetParam() +
                               " -std=c11 -Werror -O2 -shared -fPIC -fvisibility=hidden"
                               " $(pkg-config --cflags tessera-plugin-api) " +
-                              folder_.path("copy") + "/plain_ddp.c $(pkg-config --libs tessera-plugin-api) -o " + out +
+                              built("copy") + "/plain_ddp.c $(pkg-config --libs tessera-plugin-api) -o " + out +
                               "/plain-ddp.so";
   ASSERT_NO_FATAL_FAILURE(run({"/bin/sh", "-c", command}));
   ASSERT_NO_FATAL_FAILURE(run({TESSERA_PROGRAM, "plugins", "info", "plain-ddp", "--plugin-dir=" + out}));
 }
 
 TEST_P(Template, ComesWithItsLicenseAndTheContract) {
-  ASSERT_NO_FATAL_FAILURE(build());
-  const std::string documents = folder_.path("prefix/share/doc/tessera/");
+  const std::string documents = built("prefix/share/doc/tessera/");
   for (const char* file : {"LICENSE", "plugin-abi.md", "template/README.md", "template/plain_ddp.c"})
     EXPECT_TRUE(fs::exists(documents + file)) << file;
   EXPECT_NE(file_bytes(documents + "LICENSE").find("Apache License"), std::string::npos);
 }
 
 TEST_P(Template, HasAnOffloadPolicyThatIsFoundByItsName) {
-  ASSERT_NO_FATAL_FAILURE(build());
-  const std::string dir = "--plugin-dir=" + folder_.path("plugins");
+  const std::string dir = "--plugin-dir=" + built("plugins");
   const CommandResult list = Command({TESSERA_PROGRAM, "plugins", "list", dir}).wait(std::chrono::minutes(1));
-  EXPECT_NE(list.out.find("offload       saved-out    " + folder_.path("plugins")), std::string::npos) << list.out;
+  EXPECT_NE(list.out.find("offload       saved-out    " + built("plugins")), std::string::npos) << list.out;
   const CommandResult info =
       Command({TESSERA_PROGRAM, "plugins", "info", "saved-out", dir}).wait(std::chrono::minutes(1));
   EXPECT_NE(info.out.find("kind     offload  (--offload saved-out)"), std::string::npos) << info.out << info.err;
@@ -126,7 +138,6 @@ TEST_P(Template, HasAnOffloadPolicyThatIsFoundByItsName) {
 
 // Other bits would be another computation: a policy moves, and computes nothing.
 TEST_P(Template, HasAnOffloadPolicyThatChangesNoBit) {
-  ASSERT_NO_FATAL_FAILURE(build());
   const std::vector<std::string> job = {"--nproc=2", "--strategy=ddp"};
   const Steps without = train(job);
   for (const char* ahead : {"0", "1", "5"}) {
@@ -135,7 +146,7 @@ TEST_P(Template, HasAnOffloadPolicyThatChangesNoBit) {
     EXPECT_EQ(train(flags), without) << "ahead=" << ahead;
   }
   const CommandResult plan =
-      Command({TESSERA_PROGRAM, "plan", "--model=" + kGolden, "--plugin-dir=" + folder_.path("plugins"),
+      Command({TESSERA_PROGRAM, "plan", "--model=" + kGolden, "--plugin-dir=" + built("plugins"),
                "--offload=saved-out", "--print-program"})
           .wait(std::chrono::minutes(1));
   EXPECT_NE(plan.out.find("evict"), std::string::npos) << "it moves nothing:\n" << plan.out << plan.err;
@@ -144,13 +155,11 @@ TEST_P(Template, HasAnOffloadPolicyThatChangesNoBit) {
 /// local-sgd on its axis beside strategies of the host's tree. Ranks are threads of this process.
 class LocalSgdTemplate : public Template {
  protected:
-  void SetUp() override { ASSERT_NO_FATAL_FAILURE(build()); }
-
   /// In `strategies`, @ is the plugin.
   RunResult train(const std::string& mesh, std::string strategies, int num_ranks,
                   const std::vector<std::string>& more = {}) const {
     if (const size_t at = strategies.find('@'); at != std::string::npos)
-      strategies.replace(at, 1, folder_.path("plugins") + "/local-sgd.so");
+      strategies.replace(at, 1, built("plugins") + "/local-sgd.so");
     std::vector<std::string> flags = {"--model=" + kGolden, "--data=" + kGolden + "/tokens.bin",
                                       "--batch-size=2",     "--seq-len=16",
                                       "--mesh=" + mesh,     "--strategy=" + strategies};
@@ -291,7 +300,7 @@ TEST_P(LocalSgdTemplate, WithAnotherNumberOfReplicasAllGoOnFromTheFirst) {
                                           "--nproc=3",
                                           "--strategy=local-sgd",
                                           "--steps=3",
-                                          "--plugin-dir=" + folder_.path("plugins")};
+                                          "--plugin-dir=" + built("plugins")};
   const auto begin = [&](const char* flag, const std::string& save, const std::string& sentence) {
     std::vector<std::string> more = flags;
     more.insert(more.end(), {flag + folder_.path("two"), "--save=" + folder_.path(save)});
@@ -321,7 +330,7 @@ TEST_P(LocalSgdTemplate, TrainsInHalfPrecision) {
 TEST_P(LocalSgdTemplate, PlanShowsTheStepThatAverages) {
   const CommandResult plan =
       Command({TESSERA_PROGRAM, "plan", "--model=" + kGolden, "--mesh=dp=2", "--plugin-dir=" + plugin_dir(),
-               "--strategy=dp=" + folder_.path("plugins") + "/local-sgd.so", "--local-sgd.every=3"})
+               "--strategy=dp=" + built("plugins") + "/local-sgd.so", "--local-sgd.every=3"})
           .wait(std::chrono::minutes(1));
   ASSERT_EQ(plan.exit_code, 0) << plan.err;
   EXPECT_NE(plan.out.find("sent by this rank in step 2, the one that sends the most"), std::string::npos) << plan.out;
