@@ -10,6 +10,7 @@
 #include "guard/known_functions.h"
 #include "guard/process_state.h"
 #include "guard/readable.h"
+#include "guard/writable.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
@@ -104,9 +105,13 @@ Arena::Arena(const Device& device, uint32_t memory, uint64_t num_bytes)
     : device_(device), memory_(memory), num_bytes_(num_bytes) {
   if (!num_bytes) return;
   base_ = made_by<void>(device.api().allocate, device.handle(), memory, num_bytes);
+  const auto refuse = [&](const std::string& why) {
+    throw Error(TSR_E_INTERNAL, concat(call_text(address_of(device.api().allocate)), " returned ", why));
+  };
   if (reinterpret_cast<uintptr_t>(base_) % kMemoryAlignment != 0)
-    throw Error(TSR_E_INTERNAL, concat(call_text(address_of(device.api().allocate)), " returned memory that is not ",
-                                       kMemoryAlignment, "-aligned"));
+    refuse(concat("memory that is not ", kMemoryAlignment, "-aligned"));
+  if (memory == TSR_MEMORY_HOST && !is_writable(base_, num_bytes))
+    refuse(concat("host memory that is not ", num_bytes, " bytes long or that the host cannot write to"));
 }
 Arena::Arena(Arena&& other) noexcept
     : device_(other.device_),

@@ -7,6 +7,7 @@
 #include <clocale>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 
 #include "base/concat.h"
 #include "guard/floating_point.h"
@@ -37,9 +38,21 @@ bool is_same(const struct stat& a, const struct stat& b) {
          (a.st_mode & S_IFMT) == (b.st_mode & S_IFMT);
 }
 
+/// What umask(2) sets. It has no question without an answer, so the answer is read.
+std::optional<mode_t> creation_mask() {
+  constexpr std::string_view kName = "Umask:";
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with(kName)) return static_cast<mode_t>(std::stoul(line.substr(kName.size()), nullptr, 8));
+  return std::nullopt;
+}
+
 }  // namespace
 
-ProcessState::ProcessState() : computing_(computing_now()), c_locale_(std::setlocale(LC_ALL, nullptr)) {
+ProcessState::ProcessState()
+    : computing_(computing_now()),
+      c_locale_(std::setlocale(LC_ALL, nullptr)),
+      creation_mask_(creation_mask()) {
   for (int signal = 1; signal < NSIG; ++signal)
     ::sigaction(signal, nullptr, &signals_[signal]);
   ::pthread_sigmask(SIG_SETMASK, nullptr, &mask_);
@@ -66,7 +79,8 @@ std::string ProcessState::restore() {
   std::string changes;
   for (const auto part : {&ProcessState::restore_computing, &ProcessState::restore_signals, &ProcessState::restore_mask,
                           &ProcessState::restore_timers, &ProcessState::restore_limits, &ProcessState::restore_locale,
-                          &ProcessState::restore_folder, &ProcessState::restore_files}) {
+                          &ProcessState::restore_folder, &ProcessState::restore_files,
+                          &ProcessState::restore_creation_mask}) {
     const std::string change = (this->*part)();
     if (!change.empty()) changes += concat(changes.empty() ? "" : ", and ", change);
   }
@@ -154,6 +168,13 @@ std::string ProcessState::restore_files() {
   }
   if (!host_files_are_open()) return kClosesFiles;
   return changes.empty() ? "" : changes + "; a plugin writes to the host's log";
+}
+
+std::string ProcessState::restore_creation_mask() {
+  const std::optional<mode_t> now = creation_mask();
+  if (!now || !creation_mask_ || now == creation_mask_) return "";
+  ::umask(*creation_mask_);
+  return "changes the permissions of files that are made later (umask), which are the user's to set";
 }
 
 std::string change_text(const void* function, const std::string& change) {

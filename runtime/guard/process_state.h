@@ -9,6 +9,7 @@
 
 #include <array>
 #include <locale>
+#include <optional>
 #include <string>
 
 #include "guard/plugin_calls.h"
@@ -45,6 +46,7 @@ class ProcessState {
   std::string restore_locale();
   std::string restore_folder();
   std::string restore_files();
+  std::string restore_creation_mask();
 
   static constexpr int kNumFiles = 3;
   uint64_t computing_;
@@ -59,6 +61,7 @@ class ProcessState {
   struct stat folder_status_ {};
   std::array<int, kNumFiles> files_;  ///< copies, or -1
   std::array<struct stat, kNumFiles> file_status_{};
+  std::optional<mode_t> creation_mask_;
 };
 
 /// "the plugin fsdp (...) in its function create CHANGE".

@@ -57,6 +57,7 @@ TEST(HostileCall, ThatChangesTheProcessIsNamed) {
       {"signals", "changes what SIGINT does"},  {"mask", "changes whether the calling thread blocks SIGUSR2"},
       {"timer", "sets a timer of the process"}, {"limits", "changes a limit of the process"},
       {"locale", "changes the locale"},         {"folder", "changes the current folder"},
+      {"umask", "changes the permissions of files"},
       {"output", "closes standard output"},     {"close-files", "closes files of the host"},
   };
   for (const auto& [fault, sentence] : sentences) {
@@ -119,6 +120,13 @@ TEST(HostileCall, WhoseAnswersChangeIsTakenAtItsFirst) {
 TEST(HostileCall, WhoseMemoryIsNotAlignedIsNamed) {
   expect_named(train_wrapped("allocate-odd", "--device=hostile"),
                {"hostile-device.so", "in its function allocate returned memory that is not 4096-aligned"}, 1);
+}
+
+// A host arena that is shorter than asked for, or cannot be written to, would end the run where it is used, in the host.
+TEST(HostileCall, WhoseHostMemoryIsNotThereIsNamed) {
+  for (const char* fault : {"allocate-short", "allocate-read-only"})
+    expect_named(train_wrapped(fault, "--device=hostile"),
+                 {"hostile-device.so", "in its function allocate returned host memory that is not "}, 1);
 }
 
 TEST(HostileCall, WhoseDeviceIsGoneEndsTheRun) {

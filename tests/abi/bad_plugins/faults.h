@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -126,6 +127,7 @@ static inline void faults_at(const char* place) {
   if (is_fault(place, "signals")) signal(SIGINT, SIG_IGN);
   if (is_fault(place, "locale")) setlocale(LC_ALL, "C.UTF-8");
   if (is_fault(place, "folder") && chdir("/") != 0) abort();
+  if (is_fault(place, "umask")) umask(0);
   if (is_fault(place, "output")) close(STDOUT_FILENO);
   if (is_fault(place, "other-output")) dup2(open("/dev/null", O_WRONLY), STDOUT_FILENO);
 }

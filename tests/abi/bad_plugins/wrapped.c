@@ -3,6 +3,7 @@
 #include "faults.h"
 
 #include <dlfcn.h>
+#include <sys/mman.h>
 
 #include "tessera/communicator.h"
 #include "tessera/device.h"
@@ -36,8 +37,21 @@ static tsr_status open_device(const tsr_device_open_args* args, tsr_device** dev
   *device = NULL;
   return is_fault("open", "null") ? TSR_OK : inner.open(args, device, err);
 }
+/* Without the last of its pages. */
+static void* map_before_a_hole(uint64_t num_bytes) {
+  const uint64_t num_mapped = num_bytes + 2 * 4096;
+  char* const begin = mmap(NULL, num_mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const uint64_t last_page = (num_bytes - 1) / 4096 * 4096;
+  mprotect(begin + last_page, num_mapped - last_page, PROT_NONE);
+  return begin;
+}
 static tsr_status allocate(tsr_device* device, uint32_t memory, uint64_t num_bytes, void** pointer, tsr_error* err) {
   if (is_fault("allocate", "null")) return TSR_OK;
+  if (memory == TSR_MEMORY_HOST && is_fault("allocate", "short")) return *pointer = map_before_a_hole(num_bytes), TSR_OK;
+  if (memory == TSR_MEMORY_HOST && is_fault("allocate", "read-only")) {
+    *pointer = mmap(NULL, num_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return TSR_OK;
+  }
   if (!is_fault("allocate", "odd")) return inner.allocate(device, memory, num_bytes, pointer, err);
   const tsr_status status = inner.allocate(device, memory, num_bytes + 64, pointer, err);
   if (status == TSR_OK) *pointer = (char*)*pointer + 4;
