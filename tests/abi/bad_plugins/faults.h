@@ -8,8 +8,10 @@
 #include <fcntl.h>
 #include <locale.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -73,6 +75,23 @@ static inline void faults_block(int signal) {
   sigaddset(&one, signal);
   pthread_sigmask(SIG_BLOCK, &one, NULL);
 }
+/* Holds the locks of the C library's files for ever. */
+static inline void* faults_holding_thread(void* is_held) {
+  flockfile(stdout);
+  flockfile(stderr);
+  __atomic_store_n((int*)is_held, 1, __ATOMIC_RELEASE);
+  for (;;)
+    pause();
+  return NULL;
+}
+static inline void faults_hold_output(void) {
+  static int is_held = 0;
+  pthread_t thread;
+  if (__atomic_load_n(&is_held, __ATOMIC_ACQUIRE) || pthread_create(&thread, NULL, faults_holding_thread, &is_held) != 0)
+    return;
+  while (!__atomic_load_n(&is_held, __ATOMIC_ACQUIRE))
+    sched_yield();
+}
 static inline void faults_limit_files(void) {
   const struct rlimit few = {16, 16};
   setrlimit(RLIMIT_NOFILE, &few);
@@ -128,6 +147,7 @@ static inline void faults_at(const char* place) {
   if (is_fault(place, "locale")) setlocale(LC_ALL, "C.UTF-8");
   if (is_fault(place, "folder") && chdir("/") != 0) abort();
   if (is_fault(place, "umask")) umask(0);
+  if (is_fault(place, "hold-output")) faults_hold_output();
   if (is_fault(place, "output")) close(STDOUT_FILENO);
   if (is_fault(place, "other-output")) dup2(open("/dev/null", O_WRONLY), STDOUT_FILENO);
 }
