@@ -14,6 +14,7 @@
 #include "guard/plugin_calls.h"
 #include "guard/process_state.h"
 #include "guard/readable.h"
+#include "guard/writable.h"
 #include "support/child_process.h"
 #include "support/expect_error.h"
 #include "support/patience.h"
@@ -189,6 +190,26 @@ TEST(Readable, SeesWhatAPluginGivesBackInTheMiddleOfACall) {
     end_of_program();
   });
   EXPECT_EQ(child.next_line(testing::kPatienceMs), "asked anew");
+}
+
+TEST(Writable, IsMemoryMappedForWritingFromEndToEnd) {
+  constexpr size_t kPage = 4096, kNumPages = 9;
+  auto* pages =
+      static_cast<char*>(mmap(nullptr, kPage * kNumPages, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  ASSERT_NE(pages, MAP_FAILED);
+  EXPECT_TRUE(is_writable(pages, kPage * kNumPages));
+  EXPECT_TRUE(is_writable(pages + 5, 0));
+  EXPECT_FALSE(is_writable(pages, UINT64_MAX));
+  EXPECT_FALSE(is_writable(nullptr, 1));
+  mprotect(pages + 4 * kPage, kPage, PROT_READ);
+  EXPECT_FALSE(is_writable(pages, kPage * kNumPages));
+  EXPECT_TRUE(is_writable(pages, 4 * kPage));
+  EXPECT_FALSE(is_writable(pages + kPage, 3 * kPage + 1));
+  EXPECT_TRUE(is_writable(pages + 5 * kPage + 1, 4 * kPage - 1));
+  munmap(pages + 7 * kPage, kPage);
+  EXPECT_FALSE(is_writable(pages + 5 * kPage, 4 * kPage));
+  munmap(pages, 7 * kPage);
+  munmap(pages + 8 * kPage, kPage);
 }
 
 TEST(ProcessState, RestoresNothingWhereNothingHasChanged) {
