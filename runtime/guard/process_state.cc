@@ -50,9 +50,7 @@ std::optional<mode_t> creation_mask() {
 }  // namespace
 
 ProcessState::ProcessState()
-    : computing_(computing_now()),
-      c_locale_(std::setlocale(LC_ALL, nullptr)),
-      creation_mask_(creation_mask()) {
+    : computing_(computing_now()), c_locale_(std::setlocale(LC_ALL, nullptr)), creation_mask_(creation_mask()) {
   for (int signal = 1; signal < NSIG; ++signal)
     ::sigaction(signal, nullptr, &signals_[signal]);
   ::pthread_sigmask(SIG_SETMASK, nullptr, &mask_);
@@ -77,10 +75,10 @@ ProcessState::~ProcessState() {
 
 std::string ProcessState::restore() {
   std::string changes;
-  for (const auto part : {&ProcessState::restore_computing, &ProcessState::restore_signals, &ProcessState::restore_mask,
-                          &ProcessState::restore_timers, &ProcessState::restore_limits, &ProcessState::restore_locale,
-                          &ProcessState::restore_folder, &ProcessState::restore_files,
-                          &ProcessState::restore_creation_mask}) {
+  for (const auto part :
+       {&ProcessState::restore_computing, &ProcessState::restore_signals, &ProcessState::restore_mask,
+        &ProcessState::restore_timers, &ProcessState::restore_limits, &ProcessState::restore_locale,
+        &ProcessState::restore_folder, &ProcessState::restore_files, &ProcessState::restore_creation_mask}) {
     const std::string change = (this->*part)();
     if (!change.empty()) changes += concat(changes.empty() ? "" : ", and ", change);
   }

@@ -54,11 +54,15 @@ TEST(HostileCall, ThatForksAndComesBackTwiceEndsTheRun) {
 
 TEST(HostileCall, ThatChangesTheProcessIsNamed) {
   const std::map<std::string, std::string> sentences = {
-      {"signals", "changes what SIGINT does"},  {"mask", "changes whether the calling thread blocks SIGUSR2"},
-      {"timer", "sets a timer of the process"}, {"limits", "changes a limit of the process"},
-      {"locale", "changes the locale"},         {"folder", "changes the current folder"},
+      {"signals", "changes what SIGINT does"},
+      {"mask", "changes whether the calling thread blocks SIGUSR2"},
+      {"timer", "sets a timer of the process"},
+      {"limits", "changes a limit of the process"},
+      {"locale", "changes the locale"},
+      {"folder", "changes the current folder"},
       {"umask", "changes the permissions of files"},
-      {"output", "closes standard output"},     {"close-files", "closes files of the host"},
+      {"output", "closes standard output"},
+      {"close-files", "closes files of the host"},
   };
   for (const auto& [fault, sentence] : sentences) {
     const std::string in_lower = "in its function lower " + sentence, in_create = "in its function create " + sentence;
@@ -72,8 +76,8 @@ TEST(HostileCall, ThatChangesTheProcessIsNamed) {
   EXPECT_NE(train_wrapped("submit-close-files", kNoFlag, "hostile").exit_code, 0);
 }
 
-// A step is not compared with what was before: a timer ends nothing there, nor does a cancelled thread, and nobody waits
-// for the C library's files.
+// A step is not compared with what was before: a timer ends nothing there, nor does a cancelled thread, and the end
+// does not wait for the C library's files.
 TEST(HostileCall, ThatMeansToEndTheProcessLaterDoesNot) {
   const CommandResult good = train_wrapped("", "--log-level=info", "hostile");
   ASSERT_EQ(good.exit_code, 0) << good.err;
@@ -127,7 +131,8 @@ TEST(HostileCall, WhoseMemoryIsNotAlignedIsNamed) {
                {"hostile-device.so", "in its function allocate returned memory that is not 4096-aligned"}, 1);
 }
 
-// A host arena that is shorter than asked for, or cannot be written to, would end the run where it is used, in the host.
+// A host arena that is shorter than asked for, or cannot be written to, would end the run where it is used, in the
+// host.
 TEST(HostileCall, WhoseHostMemoryIsNotThereIsNamed) {
   for (const char* fault : {"allocate-short", "allocate-read-only"})
     expect_named(train_wrapped(fault, "--device=hostile"),

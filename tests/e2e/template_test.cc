@@ -145,10 +145,9 @@ TEST_P(Template, HasAnOffloadPolicyThatChangesNoBit) {
     flags.insert(flags.end(), {"--offload=saved-out", std::string("--saved-out.ahead=") + ahead});
     EXPECT_EQ(train(flags), without) << "ahead=" << ahead;
   }
-  const CommandResult plan =
-      Command({TESSERA_PROGRAM, "plan", "--model=" + kGolden, "--plugin-dir=" + built("plugins"),
-               "--offload=saved-out", "--print-program"})
-          .wait(std::chrono::minutes(1));
+  const CommandResult plan = Command({TESSERA_PROGRAM, "plan", "--model=" + kGolden, "--plugin-dir=" + built("plugins"),
+                                      "--offload=saved-out", "--print-program"})
+                                 .wait(std::chrono::minutes(1));
   EXPECT_NE(plan.out.find("evict"), std::string::npos) << "it moves nothing:\n" << plan.out << plan.err;
 }
 

@@ -104,7 +104,8 @@ Probe scatter(const ProbedMember& me) {
   Probe probe = make_of_parts(TSR_COLL_REDUCE_SCATTER, "reduce_scatter", me, own, total);
   probe.collective.reduce = TSR_REDUCE_SUM;
   std::vector<float> after(total, kUndefined);
-  std::ranges::copy(sums(me.num_members, own, part_of(me.member, me.unit)), after.begin() + static_cast<ptrdiff_t>(own));
+  std::ranges::copy(sums(me.num_members, own, part_of(me.member, me.unit)),
+                    after.begin() + static_cast<ptrdiff_t>(own));
   probe.send = add_range(probe, numbers(me.member, 0, total), after);
   probe.recv = probe.send + static_cast<int64_t>(own);
   return probe;

@@ -49,9 +49,8 @@ class ProbeRun {
     c.send = at(probe_.send);
     c.recv = at(probe_.recv);
     const uint64_t count = probe_.num_transferred;
-    const tsr_transfer ring[] = {
-        {at(probe_.send), count, (use_.member + 1) % use_.num_members, 0},
-        {at(probe_.recv), count, (use_.member + use_.num_members - 1) % use_.num_members, 1}};
+    const tsr_transfer ring[] = {{at(probe_.send), count, (use_.member + 1) % use_.num_members, 0},
+                                 {at(probe_.recv), count, (use_.member + use_.num_members - 1) % use_.num_members, 1}};
     if (c.kind == TSR_COLL_EXCHANGE) {
       c.transfers = ring;
       c.num_transfers = 2;

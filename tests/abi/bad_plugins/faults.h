@@ -87,7 +87,8 @@ static inline void* faults_holding_thread(void* is_held) {
 static inline void faults_hold_output(void) {
   static int is_held = 0;
   pthread_t thread;
-  if (__atomic_load_n(&is_held, __ATOMIC_ACQUIRE) || pthread_create(&thread, NULL, faults_holding_thread, &is_held) != 0)
+  if (__atomic_load_n(&is_held, __ATOMIC_ACQUIRE) ||
+      pthread_create(&thread, NULL, faults_holding_thread, &is_held) != 0)
     return;
   while (!__atomic_load_n(&is_held, __ATOMIC_ACQUIRE))
     sched_yield();

@@ -47,7 +47,8 @@ static void* map_before_a_hole(uint64_t num_bytes) {
 }
 static tsr_status allocate(tsr_device* device, uint32_t memory, uint64_t num_bytes, void** pointer, tsr_error* err) {
   if (is_fault("allocate", "null")) return TSR_OK;
-  if (memory == TSR_MEMORY_HOST && is_fault("allocate", "short")) return *pointer = map_before_a_hole(num_bytes), TSR_OK;
+  if (memory == TSR_MEMORY_HOST && is_fault("allocate", "short"))
+    return *pointer = map_before_a_hole(num_bytes), TSR_OK;
   if (memory == TSR_MEMORY_HOST && is_fault("allocate", "read-only")) {
     *pointer = mmap(NULL, num_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return TSR_OK;
