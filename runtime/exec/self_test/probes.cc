@@ -1,6 +1,5 @@
 #include "exec/self_test/probes.h"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -19,35 +18,14 @@ float number(int member, uint64_t element) {
   return static_cast<float>((member % 97 + 1) * 8 + static_cast<int>(element % 8));
 }
 float sum_of(int num_members, uint64_t element) {
-  const int rounds = num_members / 97, rest = num_members % 97;
-  return static_cast<float>(8 * (rounds * (97 * 98 / 2) + rest * (rest + 1) / 2) +
-                            num_members * static_cast<int>(element % 8));
+  float sum = 0;
+  for (int m = 0; m < num_members; ++m)
+    sum += number(m, element);
+  return sum;
 }
-
-/// `count` numbers of a member, or of the sum over all, from `first` on.
-std::vector<float> numbers(int member, uint64_t first, uint64_t count) {
-  std::vector<float> all(count);
-  for (uint64_t i = 0; i < count; ++i)
-    all[i] = number(member, first + i);
-  return all;
-}
-std::vector<float> sums(int num_members, uint64_t first, uint64_t count) {
-  std::vector<float> all(count);
-  for (uint64_t i = 0; i < count; ++i)
-    all[i] = sum_of(num_members, first + i);
-  return all;
-}
-std::vector<float> unset(uint64_t count) {
-  return std::vector<float>(count, kUnset);
-}
-
-/// 1, 2, 3, 1, 2, ... times the unit
-uint64_t part_of(int member, uint64_t unit) {
-  return (1 + static_cast<uint64_t>(member) % 3) * unit;
-}
-/// Where there are no parts: about as much as all parts together.
-uint64_t whole_of(const ProbedMember& me) {
-  return me.unit * static_cast<uint64_t>(me.num_members) + 1;
+/// 1, 2, 3, 1, 2, ...
+uint64_t part_of(int member) {
+  return 1 + static_cast<uint64_t>(member) % 3;
 }
 
 Probe make(uint32_t kind, const char* name, uint64_t num_elements) {
@@ -74,109 +52,99 @@ int64_t add_range(Probe& probe, const std::vector<float>& before, const std::vec
 }
 
 /// The parts of all members, one after another; this member's begins at `own`.
-Probe make_of_parts(uint32_t kind, const char* name, const ProbedMember& me, uint64_t& own, uint64_t& total) {
+Probe make_of_parts(uint32_t kind, const char* name, int member, int num_members, uint64_t& own, uint64_t& total) {
   Probe probe = make(kind, name, 0);
   own = total = 0;
-  for (int m = 0; m < me.num_members; ++m) {
-    if (m == me.member) own = total;
-    probe.counts.push_back(part_of(m, me.unit));
-    total += probe.counts.back();
+  for (int m = 0; m < num_members; ++m) {
+    if (m == member) own = total;
+    probe.counts.push_back(part_of(m));
+    total += part_of(m);
   }
   return probe;
 }
 
-Probe gather(const ProbedMember& me) {
+Probe gather(int member, int num_members) {
   uint64_t own = 0, total = 0;
-  Probe probe = make_of_parts(TSR_COLL_ALL_GATHER, "all_gather", me, own, total);
-  std::vector<float> before = unset(total), after;
-  for (int m = 0; m < me.num_members; ++m) {
-    const std::vector<float> part = numbers(m, 0, part_of(m, me.unit));
-    if (m == me.member) std::ranges::copy(part, before.begin() + static_cast<ptrdiff_t>(own));
-    after.insert(after.end(), part.begin(), part.end());
-  }
+  Probe probe = make_of_parts(TSR_COLL_ALL_GATHER, "all_gather", member, num_members, own, total);
+  std::vector<float> before(total, kUnset), after;
+  for (int m = 0; m < num_members; ++m)
+    for (uint64_t k = 0; k < part_of(m); ++k)
+      after.push_back(number(m, k));
+  for (uint64_t k = 0; k < part_of(member); ++k)
+    before[own + k] = number(member, k);
   probe.recv = add_range(probe, before, after);
   probe.send = probe.recv + static_cast<int64_t>(own);
   return probe;
 }
 
-Probe scatter(const ProbedMember& me) {
+Probe scatter(int member, int num_members) {
   uint64_t own = 0, total = 0;
-  Probe probe = make_of_parts(TSR_COLL_REDUCE_SCATTER, "reduce_scatter", me, own, total);
+  Probe probe = make_of_parts(TSR_COLL_REDUCE_SCATTER, "reduce_scatter", member, num_members, own, total);
   probe.collective.reduce = TSR_REDUCE_SUM;
-  std::vector<float> after(total, kUndefined);
-  std::ranges::copy(sums(me.num_members, own, part_of(me.member, me.unit)),
-                    after.begin() + static_cast<ptrdiff_t>(own));
-  probe.send = add_range(probe, numbers(me.member, 0, total), after);
+  std::vector<float> before, after(total, kUndefined);
+  for (uint64_t k = 0; k < total; ++k)
+    before.push_back(number(member, k));
+  for (uint64_t k = own; k < own + part_of(member); ++k)
+    after[k] = sum_of(num_members, k);
+  probe.send = add_range(probe, before, after);
   probe.recv = probe.send + static_cast<int64_t>(own);
   return probe;
 }
 
-Probe all_reduce(const ProbedMember& me) {
-  const uint64_t count = whole_of(me);
-  Probe probe = make(TSR_COLL_ALL_REDUCE, "all_reduce", count);
-  probe.collective.reduce = TSR_REDUCE_SUM;
-  probe.send = probe.recv = add_range(probe, numbers(me.member, 0, count), sums(me.num_members, 0, count));
-  return probe;
-}
-
 /// From the last member, to reveal a root that is always 0.
-Probe broadcast(const ProbedMember& me) {
-  const uint64_t count = whole_of(me);
-  Probe probe = make(TSR_COLL_BROADCAST, "broadcast", count);
-  const int root = probe.collective.peer = me.num_members - 1;
-  const std::vector<float> sent = numbers(root, 0, count);
-  probe.send = probe.recv = add_range(probe, me.member == root ? sent : unset(count), sent);
+Probe broadcast(int member, int num_members) {
+  Probe probe = make(TSR_COLL_BROADCAST, "broadcast", 3);
+  const int root = probe.collective.peer = num_members - 1;
+  const std::vector<float> sent = {number(root, 0), number(root, 1), number(root, 2)};
+  probe.send = probe.recv = add_range(probe, member == root ? sent : std::vector<float>(3, kUnset), sent);
   return probe;
 }
 
-Probe reduce(const ProbedMember& me) {
-  const uint64_t count = whole_of(me);
-  Probe probe = make(TSR_COLL_REDUCE, "reduce", count);
+Probe reduce(int member, int num_members) {
+  Probe probe = make(TSR_COLL_REDUCE, "reduce", 3);
   probe.collective.reduce = TSR_REDUCE_SUM;
-  const int root = probe.collective.peer = me.num_members - 1;
-  const std::vector<float> own = numbers(me.member, 0, count);
-  probe.send = add_range(probe, own, me.member == root ? sums(me.num_members, 0, count) : own);
-  if (me.member == root) probe.recv = probe.send;
+  const int root = probe.collective.peer = num_members - 1;
+  const std::vector<float> own = {number(member, 0), number(member, 1), number(member, 2)};
+  const std::vector<float> sum = {sum_of(num_members, 0), sum_of(num_members, 1), sum_of(num_members, 2)};
+  probe.send = add_range(probe, own, member == root ? sum : own);
+  if (member == root) probe.recv = probe.send;
   return probe;
 }
 
 /// A member sends to another as much as it receives from it.
-Probe exchange_parts(const ProbedMember& me) {
+Probe exchange_parts(int member, int num_members) {
   Probe probe = make(TSR_COLL_ALL_TO_ALL, "all_to_all", 0);
   std::vector<float> sent, received;
-  for (int other = 0; other < me.num_members; ++other) {
-    const uint64_t count = part_of(me.member + other, me.unit);
-    probe.counts.push_back(count);
-    const std::vector<float> to = numbers(me.member, static_cast<uint64_t>(other), count);
-    const std::vector<float> from = numbers(other, static_cast<uint64_t>(me.member), count);
-    sent.insert(sent.end(), to.begin(), to.end());
-    received.insert(received.end(), from.begin(), from.end());
+  for (int other = 0; other < num_members; ++other) {
+    probe.counts.push_back(part_of(member + other));
+    for (uint64_t k = 0; k < part_of(member + other); ++k) {
+      sent.push_back(number(member, static_cast<uint64_t>(other) + k));
+      received.push_back(number(other, static_cast<uint64_t>(member) + k));
+    }
   }
   probe.send = add_range(probe, sent, sent);
-  probe.recv = add_range(probe, unset(received.size()), received);
+  probe.recv = add_range(probe, std::vector<float>(received.size(), kUnset), received);
   return probe;
 }
 
 /// In a ring: to the next member, from the one before.
-Probe exchange(const ProbedMember& me) {
+Probe exchange(int member, int num_members) {
   Probe probe = make(TSR_COLL_EXCHANGE, "exchange", 0);
-  probe.num_transferred = 2 * me.unit;
-  const int before = (me.member + me.num_members - 1) % me.num_members;
-  const std::vector<float> sent = numbers(me.member, 0, probe.num_transferred);
+  const int before = (member + num_members - 1) % num_members;
+  const std::vector<float> sent = {number(member, 0), number(member, 1)};
   probe.send = add_range(probe, sent, sent);
-  probe.recv = add_range(probe, unset(probe.num_transferred), numbers(before, 0, probe.num_transferred));
+  probe.recv = add_range(probe, {kUnset, kUnset}, {number(before, 0), number(before, 1)});
   return probe;
 }
 
-Probe message(bool is_send, const ProbedMember& me, int peer) {
-  const uint64_t count = 2 * me.unit;
-  Probe probe = make(is_send ? TSR_COLL_SEND : TSR_COLL_RECV, is_send ? "send" : "recv", count);
+Probe message(bool is_send, int member, int peer) {
+  Probe probe = make(is_send ? TSR_COLL_SEND : TSR_COLL_RECV, is_send ? "send" : "recv", 2);
   probe.collective.peer = peer;
-  const std::vector<float> own = numbers(me.member, 0, count);
+  const std::vector<float> own = {number(member, 0), number(member, 1)};
   if (is_send)
     probe.send = add_range(probe, own, own);
   else
-    probe.recv = add_range(probe, unset(count), numbers(peer, 0, count));
+    probe.recv = add_range(probe, {kUnset, kUnset}, {number(peer, 0), number(peer, 1)});
   return probe;
 }
 
@@ -213,37 +181,30 @@ Probe sum_probe(int member, int num_members, bool sends, bool exchanges) {
   return probe;
 }
 
-ProbedMember large(const ProbedMember& me) {
-  constexpr uint64_t kElements = uint64_t{1} << 18;  // of all parts together, about: 1 MiB
-  return {me.member, me.num_members, kElements / 2 / static_cast<uint64_t>(me.num_members) | 1};
-}
-
-Probe probe_of(uint32_t kind, const ProbedMember& me) {
+Probe probe_of(uint32_t kind, int member, int num_members) {
   switch (kind) {
-    case TSR_COLL_ALL_REDUCE:
-      return all_reduce(me);
     case TSR_COLL_ALL_GATHER:
-      return gather(me);
+      return gather(member, num_members);
     case TSR_COLL_REDUCE_SCATTER:
-      return scatter(me);
+      return scatter(member, num_members);
     case TSR_COLL_BROADCAST:
-      return broadcast(me);
+      return broadcast(member, num_members);
     case TSR_COLL_REDUCE:
-      return reduce(me);
+      return reduce(member, num_members);
     case TSR_COLL_ALL_TO_ALL:
-      return exchange_parts(me);
+      return exchange_parts(member, num_members);
     case TSR_COLL_EXCHANGE:
-      return exchange(me);
+      return exchange(member, num_members);
     default:
       return {};
   }
 }
 
-std::vector<Probe> message_probes(const ProbedMember& me) {
-  const bool is_first = me.member % 2 == 0;
-  const int peer = is_first ? me.member + 1 : me.member - 1;
-  if (peer >= me.num_members) return {};
-  return {message(is_first, me, peer), message(!is_first, me, peer)};
+std::vector<Probe> message_probes(int member, int num_members) {
+  const int peer = member % 2 == 0 ? member + 1 : member - 1;
+  if (peer >= num_members) return {};
+  const bool is_first = member % 2 == 0;
+  return {message(is_first, member, peer), message(!is_first, member, peer)};
 }
 
 }  // namespace tessera::host

@@ -18,16 +18,7 @@ struct Probe {
   std::vector<float> before;     ///< the block
   std::vector<float> after;      ///< the block afterwards; NaN: undefined
   int64_t send = -1, recv = -1;  ///< offsets in the block; -1: none
-  uint64_t num_transferred = 0;  ///< by EXCHANGE, from `send` and to `recv`
 };
-
-/// Whose probe it is, and how long: parts have one, two or three times the unit, in elements.
-struct ProbedMember {
-  int member, num_members;
-  uint64_t unit = 1;
-};
-/// With ranges of so many elements that communicators send them in pieces.
-ProbedMember large(const ProbedMember& me);
 
 /// The sum over all members, in place: four whole numbers, whose sum has the same bits in every order of addition; two
 /// counts of the members that use messages (SEND and RECV; EXCHANGE), NaN in `after`; and four numbers whose sum
@@ -37,8 +28,8 @@ inline constexpr uint64_t kSumSends = 4, kSumExchanges = 5, kSumFirstOrdered = 6
 
 /// The probe of a kind in which all members take part (TSR_COLL_*). Parts have unequal lengths, which reveals a wrong
 /// order or an ignored range. In place where the kind allows it. An empty name: the kind has no probe.
-Probe probe_of(uint32_t kind, const ProbedMember& me);
+Probe probe_of(uint32_t kind, int member, int num_members);
 /// The messages between two members, there and back, in the order in which they must be submitted.
-std::vector<Probe> message_probes(const ProbedMember& me);
+std::vector<Probe> message_probes(int member, int num_members);
 
 }  // namespace tessera::host

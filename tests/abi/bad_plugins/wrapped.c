@@ -196,10 +196,8 @@ static uint64_t total_of(const tsr_collective* c) {
 }
 /* Submits it, and spoils what it gives. */
 static tsr_status submit_spoilt(tsr_comm* comm, const tsr_collective* collective, tsr_error* err) {
-  static const float kZeros[1 << 20] = {0};
+  static const float kZeros[16] = {0};
   tsr_collective changed = *collective;
-  if (is_fault("result", "cut") && changed.kind == TSR_COLL_ALL_REDUCE && changed.num_elements > 100000)
-    --changed.num_elements;
   const int sends = changed.kind == TSR_COLL_ALL_GATHER || changed.kind == TSR_COLL_SEND;
   if (is_fault("result", "own-part") && sends) changed.send = kZeros;
   const tsr_status status = inner.submit(comm, &changed, err);
