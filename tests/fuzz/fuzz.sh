@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# fuzz.sh PROGRAM LIMIT: libFuzzer's program, from its seeds and from what it has learnt, which stays in corpus/ beside it;
-# an input that is a finding too. LIMIT is -runs=N or -max_total_time=SECONDS.
+# fuzz.sh PROGRAM LIMIT: libFuzzer's program, from its seeds and from what it has learnt, which stays in corpus/ beside it.
+# An input that is a finding stays there too. LIMIT is -runs=N or -max_total_time=SECONDS.
 set -euo pipefail
 program=$(realpath "$1")
 readonly program limit=$2
