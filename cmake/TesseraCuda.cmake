@@ -49,8 +49,10 @@ if(TESSERA_HAS_CUDA)
   endif()
   if(TESSERA_CUDNN_FRONTEND AND TESSERA_CUDNN_INCLUDE)
     add_library(tessera_cudnn_frontend INTERFACE)
-    target_include_directories(tessera_cudnn_frontend SYSTEM INTERFACE "${TESSERA_CUDNN_FRONTEND}"
-                                                                       "${TESSERA_CUDNN_INCLUDE}")
+    # For C++ alone, which uses it: in a command of nvcc ccache leaves the path of the checkout as it is, and finds nothing.
+    target_include_directories(
+      tessera_cudnn_frontend SYSTEM
+      INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${TESSERA_CUDNN_FRONTEND}>" "$<$<COMPILE_LANGUAGE:CXX>:${TESSERA_CUDNN_INCLUDE}>")
     target_compile_definitions(tessera_cudnn_frontend INTERFACE NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
                                                                 CUDNN_FRONTEND_SKIP_JSON_LIB)
     message(STATUS "cuDNN: its front end is in ${TESSERA_CUDNN_FRONTEND}")
