@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "support/paths.h"
 #include "tessera/communicator.h"
 #include "tessera/device.h"
 #include "tessera/error.hpp"
@@ -25,7 +26,7 @@ size_t num_threads() {
 class Entry : public ::testing::TestWithParam<std::string> {
  protected:
   Entry() {
-    void* library = dlopen(GetParam().c_str(), RTLD_NOW | RTLD_LOCAL);
+    void* library = dlopen(binary_dir(GetParam()).c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!library) throw Error(TSR_E_NOT_FOUND, dlerror());
     query_ = reinterpret_cast<tsr_plugin_query_fn>(dlsym(library, TSR_ENTRY_SYMBOL));
     if (!query_) throw Error(TSR_E_NOT_FOUND, "no " TSR_ENTRY_SYMBOL);

@@ -146,7 +146,7 @@ TEST_P(GuardPage, AShorterHostIsRefused) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Strategies, GuardPage,
-                         ::testing::Values(plugin_dir() + "/ddp.so", TESSERA_TEMPLATE_DIR "/plain-ddp.so"),
+                         ::testing::Values(plugin_dir() + "/ddp.so", binary_dir("tests/template/plain-ddp.so")),
                          [](const auto& test) { return std::string(test.index == 0 ? "ddp" : "plain_ddp"); });
 
 }  // namespace

@@ -144,13 +144,13 @@ class CheckpointBench {
     const std::string metrics = folder_ + "/metrics";
     fs::remove(metrics);
     const bool is_gpt2 = options_.at("--size") == "gpt2";
-    Flags command = {TESSERA_PROGRAM, "train",
-                     "--model",       is_gpt2 ? "gpt2" : source_dir("examples/char"),
-                     "--data",        source_dir("runtime"),
-                     "--comm",        "gloo",
-                     "--threads",     "1",
-                     "--log-level",   "error",
-                     "--metrics",     metrics};
+    Flags command = {tessera_program(), "train",
+                     "--model",         is_gpt2 ? "gpt2" : source_dir("examples/char"),
+                     "--data",          source_dir("runtime"),
+                     "--comm",          "gloo",
+                     "--threads",       "1",
+                     "--log-level",     "error",
+                     "--metrics",       metrics};
     for (const char* flag : {"--nproc", "--strategy", "--batch-size", "--seq-len"})
       command.insert(command.end(), {flag, options_.at(flag)});
     if (std::ranges::count(more, "--steps") == 0) command.insert(command.end(), {"--steps", options_.at("--steps")});

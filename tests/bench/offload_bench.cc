@@ -109,7 +109,7 @@ class OffloadBench {
   void run_all() {
     for (int round = 0; round < std::stoi(options_.at("--rounds")); ++round) {
       measure_disk();
-      run(Flags{TESSERA_PROGRAM, "bench", "rates", "--rates", rates_file(), "--overwrite", "--offload-dir",
+      run(Flags{tessera_program(), "bench", "rates", "--rates", rates_file(), "--overwrite", "--offload-dir",
                 options_.at("--folder"), "--offload-chunk", options_.at("--offload-chunk")} +
               job(),
           "bench rates");
@@ -166,8 +166,8 @@ class OffloadBench {
 
   void train(Contender& contender) {
     const std::string metrics = folder_.path("metrics");
-    Flags command = Flags{TESSERA_PROGRAM, "train", "--data",  source_dir("runtime"),
-                          "--metrics",     metrics, "--steps", options_.at("--steps")} +
+    Flags command = Flags{tessera_program(), "train", "--data",  source_dir("runtime"),
+                          "--metrics",       metrics, "--steps", options_.at("--steps")} +
                     job() + contender.flags;
     if (contender.is_paging) {
       command = paging_->limited(command, static_cast<uint64_t>(streamed().peak_bytes));
@@ -203,7 +203,7 @@ class OffloadBench {
 
   void predict(Contender& contender) const {
     const json time = json::parse(run(
-        Flags{TESSERA_PROGRAM, "plan", "--json", "--rates", rates_file()} + job() + contender.flags, "plan"))["time"];
+        Flags{tessera_program(), "plan", "--json", "--rates", rates_file()} + job() + contender.flags, "plan"))["time"];
     contender.predicted.push_back(time["predicted_seconds"].get<double>() * 1e3 / contender.step_ms.back());
     contender.bound.push_back(contender.step_ms.back() / (time["bound_seconds"].get<double>() * 1e3));
   }

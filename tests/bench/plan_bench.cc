@@ -9,6 +9,7 @@
 
 #include "bench/bench_tools.h"
 #include "support/command.h"
+#include "support/paths.h"
 
 namespace tessera::testing {
 namespace {
@@ -26,7 +27,7 @@ double seconds_of_children() {
 }
 
 void plan(Job& job) {
-  std::vector<std::string> command = {TESSERA_PROGRAM, "plan", "--log-level", "error"};
+  std::vector<std::string> command = {tessera_program(), "plan", "--log-level", "error"};
   command.insert(command.end(), job.flags.begin(), job.flags.end());
   const double before = seconds_of_children();
   const CommandResult result = Command(command).wait(std::chrono::minutes(30));

@@ -70,9 +70,9 @@ class PredictionBench {
     const Flags flags = Flags{"--model", model(), "--threads=1", "--log-level=error"} + sizes() + job.flags;
     const std::string rates = folder_.path("rates"), metrics = folder_.path("metrics");
     std::remove(metrics.c_str());
-    run(Flags{TESSERA_PROGRAM, "bench", "rates", "--rates", rates} + flags);
-    const json time = json::parse(run(Flags{TESSERA_PROGRAM, "plan", "--json", "--rates", rates} + flags))["time"];
-    run(Flags{TESSERA_PROGRAM, "train", "--data", source_dir("runtime"), "--metrics", metrics, "--steps",
+    run(Flags{tessera_program(), "bench", "rates", "--rates", rates} + flags);
+    const json time = json::parse(run(Flags{tessera_program(), "plan", "--json", "--rates", rates} + flags))["time"];
+    run(Flags{tessera_program(), "train", "--data", source_dir("runtime"), "--metrics", metrics, "--steps",
               options_.at("--steps")} +
         flags);
     job.step_ms.push_back(step_ms(metrics));

@@ -27,9 +27,9 @@ struct Contender {
 
 void run(Contender& contender, const BenchOptions& options) {
   const TempFolder folder;
-  std::vector<std::string> command = {TESSERA_PROGRAM, "train", "--data",    source_dir("runtime"),
-                                      "--comm",        "gloo",  "--threads", "1",
-                                      "--log-level",   "error", "--metrics", folder.path("metrics")};
+  std::vector<std::string> command = {tessera_program(), "train", "--data",    source_dir("runtime"),
+                                      "--comm",          "gloo",  "--threads", "1",
+                                      "--log-level",     "error", "--metrics", folder.path("metrics")};
   for (const char* flag : {"--steps", "--batch-size", "--seq-len", "--model", "--nproc"})
     command.insert(command.end(), {flag, options.at(flag)});
   command.insert(command.end(), contender.flags.begin(), contender.flags.end());

@@ -96,7 +96,7 @@ class Policy {
 };
 
 std::vector<std::string> policies() {
-  std::vector<std::string> all = {TESSERA_TEMPLATE_DIR "/saved-out-offload.so"};
+  std::vector<std::string> all = {binary_dir("tests/template/saved-out-offload.so")};
   for (const PluginCandidate& file : list_plugins({plugin_dir()}))
     if (file.kind == PluginKind::offload) all.push_back(file.path.string());
   if (const char* given = std::getenv("TESSERA_TEST_OFFLOAD")) all.emplace_back(given);
@@ -352,7 +352,7 @@ INSTANTIATE_TEST_SUITE_P(Policies, UpdatesOnTheHost, ::testing::ValuesIn(policie
 StepPlan long_step() {
   for (uint32_t seed = 0;; ++seed) {
     StepPlan step = random_step(seed);
-    if (!Policy(TESSERA_BAD_POLICIES "/faulty-offload.so").plan(step).answers.empty()) return step;
+    if (!Policy(binary_dir("tests/bad_policies/faulty-offload.so")).plan(step).answers.empty()) return step;
   }
 }
 
@@ -365,7 +365,8 @@ TEST(BrokenPolicy, IsRefusedByTheSink) {
       {"twice", "the item and the visit have an answer"}};
   const StepPlan step = long_step();
   for (const auto& [fault, reason] : kFaults) {
-    const Plan plan = Policy(TESSERA_BAD_POLICIES "/faulty-offload.so", {{"faulty.fault", fault, true}}).plan(step);
+    const Plan plan =
+        Policy(binary_dir("tests/bad_policies/faulty-offload.so"), {{"faulty.fault", fault, true}}).plan(step);
     EXPECT_EQ(plan.refusal, reason) << fault;
     EXPECT_EQ(plan.status, TSR_E_INVALID_ARGUMENT) << fault;
     EXPECT_NE(plan.message.find(reason), std::string::npos) << plan.message;
@@ -373,7 +374,7 @@ TEST(BrokenPolicy, IsRefusedByTheSink) {
 }
 
 TEST(BrokenPolicy, WhosePersistentItemsStayIsFound) {
-  const Policy policy(TESSERA_BAD_POLICIES "/faulty-offload.so", {{"faulty.fault", "no-rest", true}});
+  const Policy policy(binary_dir("tests/bad_policies/faulty-offload.so"), {{"faulty.fault", "no-rest", true}});
   size_t num_found = 0;
   for (uint32_t seed = 0; seed < kNumSteps; ++seed)
     num_found += policy.plan(random_step(seed)).refusal == "a persistent item leaves and stays after its last use";
@@ -381,7 +382,7 @@ TEST(BrokenPolicy, WhosePersistentItemsStayIsFound) {
 }
 
 TEST(BrokenPolicy, WhoseItemsAreNotWhereTheHostRunsIsFound) {
-  const Policy policy(TESSERA_BAD_POLICIES "/faulty-offload.so", {{"faulty.fault", "run-optimizer", true}});
+  const Policy policy(binary_dir("tests/bad_policies/faulty-offload.so"), {{"faulty.fault", "run-optimizer", true}});
   size_t num_found = 0;
   for (uint32_t seed = 0; seed < kNumSteps; ++seed)
     num_found += policy.plan(random_step(seed)).refusal.starts_with("an item of an action on the host");
@@ -390,7 +391,7 @@ TEST(BrokenPolicy, WhoseItemsAreNotWhereTheHostRunsIsFound) {
 
 TEST(BrokenPolicy, ThatIsNotPureGivesAnotherAnswer) {
   const StepPlan step = long_step();
-  const Policy policy(TESSERA_BAD_POLICIES "/impure-offload.so");
+  const Policy policy(binary_dir("tests/bad_policies/impure-offload.so"));
   const Plan first = policy.plan(step);
   ASSERT_EQ(setenv("TESSERA_RANK", "1", 1), 0);
   const Plan second = policy.plan(step);
@@ -401,7 +402,7 @@ TEST(BrokenPolicy, ThatIsNotPureGivesAnotherAnswer) {
 TEST(BrokenPolicyDeathTest, ThatKeepsAViewCrashes) {
   const StepPlan step = long_step();
   const auto plan_twice = [&] {
-    const Policy policy(TESSERA_BAD_POLICIES "/retentive-offload.so");
+    const Policy policy(binary_dir("tests/bad_policies/retentive-offload.so"));
     auto first = std::make_unique<HeldView>(step);
     const HeldView second(step);
     policy.plan(step, *first);

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "e2e/cli.h"
+#include "support/paths.h"
 
 namespace tessera::testing {
 namespace {
@@ -125,11 +126,11 @@ class BadInput : public ::testing::TestWithParam<Row> {
   static void TearDownTestSuite() { folder_.reset(); }
 
   static CommandResult bash(const std::string& script) {
-    const std::string programs = std::filesystem::path(TESSERA_PROGRAM).parent_path();
+    const std::string programs = std::filesystem::path(tessera_program()).parent_path();
     Command command({"bash", "-c", "cd " + folder_->path() + "\n" + script},
                     {{"PATH", programs + ":" + std::getenv("PATH")},
                      {"REPOSITORY", source_dir()},
-                     {"BAD_PLUGINS", TESSERA_BAD_PLUGIN_DIR}});
+                     {"BAD_PLUGINS", binary_dir("tests/bad_plugins")}});
     return command.wait();
   }
 

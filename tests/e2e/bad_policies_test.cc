@@ -13,9 +13,16 @@ namespace {
 std::vector<std::string> with_policy(const std::string& command, const std::string& policy,
                                      const std::vector<std::string>& more) {
   const std::string golden = source_dir("tests/golden/gpt2-nano");
-  std::vector<std::string> argv = {
-      TESSERA_PROGRAM, command,     "--model=" + golden, "--data=" + golden + "/tokens.bin",   "--batch-size=1",
-      "--seq-len=8",   "--steps=1", "--threads=1",       "--plugin-dir=" TESSERA_BAD_POLICIES, "--offload=" + policy};
+  std::vector<std::string> argv = {tessera_program(),
+                                   command,
+                                   "--model=" + golden,
+                                   "--data=" + golden + "/tokens.bin",
+                                   "--batch-size=1",
+                                   "--seq-len=8",
+                                   "--steps=1",
+                                   "--threads=1",
+                                   "--plugin-dir=" + binary_dir("tests/bad_policies"),
+                                   "--offload=" + policy};
   argv.insert(argv.end(), more.begin(), more.end());
   return argv;
 }
@@ -108,7 +115,7 @@ TEST(BadPolicy, ThatIsNotNamedHasNoOptions) {
 
 TEST(BadPolicy, IsNamedOnce) {
   expect_refusal(train("faulty,faulty", {}), 2, {"--offload names the policy faulty twice; name each once"});
-  expect_refusal(train("faulty," TESSERA_BAD_POLICIES "/faulty-offload.so", {}), 2,
+  expect_refusal(train("faulty," + binary_dir("tests/bad_policies") + "/faulty-offload.so", {}), 2,
                  {"--offload names the policy faulty twice", "faulty-offload.so"});
 }
 

@@ -9,9 +9,9 @@ namespace {
 
 CommandResult train(const std::string& strategy) {
   const std::string golden = source_dir("tests/golden/gpt2-nano");
-  return run_command({TESSERA_PROGRAM, "train", "--model=" + golden, "--data=" + golden + "/tokens.bin",
+  return run_command({tessera_program(), "train", "--model=" + golden, "--data=" + golden + "/tokens.bin",
                       "--batch-size=1", "--seq-len=8", "--steps=1", "--nproc=2", "--comm=local", "--threads=1",
-                      "--plugin-dir=" TESSERA_BAD_STRATEGIES, "--strategy=" + strategy});
+                      "--plugin-dir=" + binary_dir("tests/bad_strategies"), "--strategy=" + strategy});
 }
 
 void expect_refusal(const CommandResult& run, const std::string& reason) {
@@ -48,7 +48,7 @@ TEST(BadStrategy, OneThatSpeaksOfAnotherAxisIsNamed) {
 
 CommandResult plan(const std::string& mesh, const std::string& strategies, const std::string& option = "",
                    const std::vector<std::string>& more = {}) {
-  std::vector<std::string> flags = {TESSERA_PROGRAM,
+  std::vector<std::string> flags = {tessera_program(),
                                     "plan",
                                     "--model=" + source_dir("tests/golden/gpt2-nano"),
                                     "--batch-size=1",
@@ -56,7 +56,7 @@ CommandResult plan(const std::string& mesh, const std::string& strategies, const
                                     "--grad-accum=4",
                                     "--verify",
                                     "--mesh=" + mesh,
-                                    "--plugin-dir=" TESSERA_BAD_STRATEGIES,
+                                    "--plugin-dir=" + binary_dir("tests/bad_strategies"),
                                     "--strategy=" + strategies};
   if (!option.empty()) flags.push_back(option);
   flags.insert(flags.end(), more.begin(), more.end());

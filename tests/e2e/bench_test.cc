@@ -6,6 +6,7 @@
 
 #include "e2e/cli.h"
 #include "support/free_port.h"
+#include "support/paths.h"
 
 namespace tessera::testing {
 namespace {
@@ -103,7 +104,7 @@ TEST(BenchCommRanks, OfALauncherAreItsOwn) {
 
 TEST(BenchCommRanks, WrongResultsAreCountedAndFail) {
   const CommandResult result = run_command(
-      comm({"--comm=hostile", std::string("--plugin-dir=") + TESSERA_BAD_PLUGIN_DIR, "--collectives=all_reduce"}),
+      comm({"--comm=hostile", "--plugin-dir=" + binary_dir("tests/bad_plugins"), "--collectives=all_reduce"}),
       {{"TESSERA_TEST_FAULT", "submit-nothing"}});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_NE(result.err.find("gave 512 wrong elements, and reported no error"), std::string::npos) << result.err;

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "e2e/cli.h"
+#include "support/paths.h"
 
 namespace tessera::testing {
 
@@ -30,7 +31,9 @@ class SavingJob {
     if (num_ranks_ > 1)
       flags.insert(flags.end(), {"--nproc=" + std::to_string(num_ranks_), "--strategy=fsdp", "--comm=local"});
     std::map<std::string, std::string> environment = faults;
-    if (!faults.empty()) environment.insert({{"LD_PRELOAD", TESSERA_SAVE_FAULTS}, {"TESSERA_FAULT_FOLDER", path}});
+    if (!faults.empty())
+      environment.insert(
+          {{"LD_PRELOAD", binary_dir("tests/e2e/libtessera_save_faults.so")}, {"TESSERA_FAULT_FOLDER", path}});
     return run_command(train(flags), environment);
   }
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "e2e/cli.h"
+#include "support/paths.h"
 
 namespace tessera::testing {
 namespace {
@@ -15,8 +16,8 @@ using Parts = std::vector<std::string>;
 /// Two ranks over a communicator, and on a device, that wrap the repository's; what they do wrong,
 /// tests/abi/bad_plugins says.
 CommandResult run(const std::string& fault, Parts more) {
-  more.insert(more.end(), {"--steps=2", "--nproc=2", "--plugin-dir=" TESSERA_BAD_PLUGIN_DIR,
-                           "--plugin-dir=" TESSERA_IN_PLACE_STRATEGY});
+  more.insert(more.end(), {"--steps=2", "--nproc=2", "--plugin-dir=" + binary_dir("tests/bad_plugins"),
+                           "--plugin-dir=" + binary_dir("tests/in_place_strategy")});
   return Command(train(more), {{"TESSERA_TEST_FAULT", fault}}).wait();
 }
 
@@ -59,7 +60,9 @@ TEST(SelfTest, FindsACommunicatorThatDoesNothing) {
   for (const std::string comm : {"hostile", "hostile-gloo"}) {
     const CommandResult result = run("submit-nothing", {"--comm=" + comm, "--strategy=ddp"});
     expect_refused(
-        result, "the plugin " + comm + " (" TESSERA_BAD_PLUGIN_DIR "/" + comm + "-comm.so) fails its self-test: ", 1);
+        result,
+        "the plugin " + comm + " (" + binary_dir("tests/bad_plugins") + "/" + comm + "-comm.so) fails its self-test: ",
+        1);
     expect_refused(result, " instead of 3 as a sum over 2 ranks, and reported no error; use another --comm", 1);
   }
 }
@@ -113,7 +116,8 @@ TEST(SelfTest, FindsADeviceThatTakesDenormalsForZero) {
 #endif
 
 TEST(SelfTest, FindsADeviceThatDoesNothing) {
-  const std::string head = "the plugin hostile (" TESSERA_BAD_PLUGIN_DIR "/hostile-device.so) fails its self-test: ";
+  const std::string head =
+      "the plugin hostile (" + binary_dir("tests/bad_plugins") + "/hostile-device.so) fails its self-test: ";
   const Parts flags = {"--device=hostile", "--comm=gloo"};
   expect_refused(run("launch-nothing", flags),
                  head + "add gave 10 instead of 11 in element 0, and reported no error; use another --device", 1);
@@ -124,8 +128,8 @@ TEST(SelfTest, FindsADeviceThatDoesNothing) {
 /// The program beside a default device that wraps the repository's, as it would be installed.
 std::string program_with_hostile_device(const TempFolder& folder) {
   namespace fs = std::filesystem;
-  fs::copy(TESSERA_PROGRAM, folder.path("tessera"));
-  fs::copy(TESSERA_BAD_PLUGIN_DIR "/default", folder.path("plugins"));
+  fs::copy(tessera_program(), folder.path("tessera"));
+  fs::copy(binary_dir("tests/bad_plugins/default"), folder.path("plugins"));
   return folder.path("tessera");
 }
 

@@ -20,7 +20,7 @@ inline std::string golden(const std::string& name = "") {
 }
 
 inline std::vector<std::string> tessera(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), TESSERA_PROGRAM);
+  arguments.insert(arguments.begin(), tessera_program());
   return arguments;
 }
 

@@ -48,7 +48,7 @@ TEST(Docs, EveryCommandShownRuns) {
       if (!line.starts_with(kPrefix)) continue;
       if (line.find("--device cuda") != line.npos && !std::filesystem::exists(plugin_dir() + "/cuda-device.so"))
         continue;
-      std::string command = "cd " + folder.path() + " && exec " + TESSERA_PROGRAM + " " + line.substr(kPrefix.size());
+      std::string command = "cd " + folder.path() + " && exec " + tessera_program() + " " + line.substr(kPrefix.size());
       if (command.find(" train ") != command.npos && command.find("--help") == command.npos)
         command = std::regex_replace(command, std::regex(R"( --steps \d+)"), "") + " --steps 2";
       const CommandResult result = run_command({"/bin/sh", "-c", command});

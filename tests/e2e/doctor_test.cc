@@ -5,6 +5,7 @@
 
 #include "e2e/cli.h"
 #include "support/free_port.h"
+#include "support/paths.h"
 
 namespace tessera::testing {
 namespace {
@@ -47,7 +48,7 @@ TEST(Doctor, SaysWhatWorksAndWhatWasRefused) {
 
 TEST(Doctor, WhatDoesNotWorkHasARemedyAndIsTheExitCode) {
   const CommandResult result =
-      Command({"/bin/sh", "-c", std::string("ulimit -n 10; exec ") + TESSERA_PROGRAM + " doctor --json"})
+      Command({"/bin/sh", "-c", std::string("ulimit -n 10; exec ") + tessera_program() + " doctor --json"})
           .wait(std::chrono::minutes(3));
   EXPECT_EQ(result.exit_code, 1) << result.err << result.out;
   const json report = json::parse(result.out);

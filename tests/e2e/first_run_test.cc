@@ -2,12 +2,13 @@
 #include <gtest/gtest.h>
 
 #include "e2e/cli.h"
+#include "support/paths.h"
 
 namespace tessera::testing {
 namespace {
 
 CommandResult first_run(std::vector<std::string> flags) {
-  flags.insert(flags.begin(), {source_dir("examples/text/train.sh"), TESSERA_PROGRAM});
+  flags.insert(flags.begin(), {source_dir("examples/text/train.sh"), tessera_program()});
   return run_command(flags);
 }
 

@@ -8,12 +8,13 @@
 #include <memory>
 
 #include "e2e/cli.h"
+#include "support/paths.h"
 
 namespace tessera::testing {
 
 using Parts = std::vector<std::string>;
 
-inline constexpr const char* kHostile = TESSERA_BAD_PLUGIN_DIR "/hostile.so";
+inline const std::string kHostile = binary_dir("tests/bad_plugins/hostile.so");
 
 inline constexpr const char* kNoFlag = "--log-level=error";
 
@@ -68,7 +69,7 @@ inline std::unique_ptr<Command> start_wrapped(const std::string& fault, const st
                                               int64_t step_ms = kPatienceMs) {
   Parts flags = {"--nproc=2",
                  "--comm=" + comm,
-                 "--plugin-dir=" TESSERA_BAD_PLUGIN_DIR,
+                 "--plugin-dir=" + binary_dir("tests/bad_plugins"),
                  flag,
                  "--start-timeout-ms=" + std::to_string(start_ms),
                  "--timeout-ms=" + std::to_string(step_ms)};

@@ -1,5 +1,6 @@
 // Plugins that leave damage after a call: a changed floating-point state, a second process.
 #include "e2e/hostile.h"
+#include "support/paths.h"
 
 namespace tessera::testing {
 namespace {
@@ -182,7 +183,7 @@ TEST(HostileCall, ThatUsesATableOnAnotherThreadEndsTheRun) {
                    "keep-thread"),
                {kHostile, edit}, 1);
   expect_named(
-      run(train_with({"--plugin-dir=" TESSERA_BAD_PLUGIN_DIR, "--offload=hostile"}), "keep-thread"),
+      run(train_with({"--plugin-dir=" + binary_dir("tests/bad_plugins"), "--offload=hostile"}), "keep-thread"),
       {"hostile-offload.so", " used leave of the offload sink on another thread than that of its function plan"}, 1);
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "e2e/hostile.h"
+#include "support/paths.h"
 
 namespace tessera::testing {
 namespace {
@@ -79,7 +80,7 @@ TEST(HostilePlugin, ThatChangesTheProcessWhenItIsMadeIsRefused) {
 // ---- in a run -------------------------------------------------------------------------------------------------------
 
 TEST(HostilePlugin, ThatCrashesIsNamed) {
-  const std::string text = std::string(kHostile) + ") crashed in its function ";
+  const std::string text = kHostile + ") crashed in its function ";
   expect_named(train_threads("create-crash"), {"the plugin hostile (" + text + "create (SIGSEGV)"}, by_signal(11));
   expect_named(train_threads("lower-crash"), {"the plugin hostile (" + text + "lower (SIGSEGV)"}, by_signal(11));
   expect_named(train_threads("lower-abort"), {"lower (SIGABRT)"}, by_signal(6));
@@ -112,7 +113,7 @@ TEST(HostilePlugin, ThatCallsExitEndsTheRunWithOneAndItsName) {
 #endif
   expect_named(train_threads("lower-end-thread"), {kHostile, "ended the thread that called it"}, 1);
   expect_named(run({"plan", "--model=" + golden(), "--batch-size=1", "--seq-len=8", "--mesh=dp=2",
-                    std::string("--strategy=dp=") + kHostile, "--verify"},
+                    "--strategy=dp=" + kHostile, "--verify"},
                    "lower-exit"),
                {kHostile, text}, 1);
   expect_named(train_wrapped("submit-exit", kNoFlag, "hostile-gloo"),
@@ -129,7 +130,7 @@ TEST(HostilePlugin, ThatEndsItsProcessByItselfDoesNotSucceed) {
   expect_named(train_threads("lower-exit-by-instruction-with-40"),
                {"a plugin has ended the process of the run with exit code 40 before the run was done"}, 40);
   expect_named(run({"plan", "--model=" + golden(), "--batch-size=1", "--seq-len=8", "--mesh=dp=2",
-                    std::string("--strategy=dp=") + kHostile, "--verify"},
+                    "--strategy=dp=" + kHostile, "--verify"},
                    "lower-exit-by-instruction"),
                {text}, 1);
 }
@@ -143,7 +144,7 @@ TEST(HostilePlugin, ThatForgesTheHostsKeysIsBlamed) {
 
 /// A run with a policy that moves nothing.
 CommandResult train_policy(const std::string& fault, Parts more = {}) {
-  more.insert(more.end(), {"--plugin-dir=" TESSERA_BAD_PLUGIN_DIR, "--offload=hostile"});
+  more.insert(more.end(), {"--plugin-dir=" + binary_dir("tests/bad_plugins"), "--offload=hostile"});
   return run(train_with(more), fault);
 }
 const Parts kTwoProcesses = {"--nproc=2", "--comm=gloo", "--strategy=ddp"};
@@ -192,7 +193,7 @@ TEST(HostilePlugin, ThatThrowsIsNamed) {
 
 // At once, since each waits for its time-out.
 TEST(HostilePlugin, ThatDoesNotReturnEndsTheRun) {
-  const std::string strategy = std::string("--strategy=") + kHostile, device = "--device=hostile";
+  const std::string strategy = "--strategy=" + kHostile, device = "--device=hostile";
   const std::string of_start = " (--start-timeout-ms)", of_step = " (--timeout-ms)";
   with_short_time(1'000, [&](int64_t step_ms) {
     const int64_t start_ms = 3 * step_ms;

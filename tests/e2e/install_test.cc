@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "e2e/cli.h"
+#include "support/paths.h"
 
 namespace tessera::testing {
 namespace {
@@ -28,7 +29,7 @@ void expect_works(const std::string& program, const std::string& root) {
   const CommandResult list = run_command({program, "plugins", "list", "--json"});
   ASSERT_EQ(list.exit_code, 0) << list.err;
   EXPECT_NE(list.out.find(fs::canonical(root).string() + "/lib/tessera/ddp.so"), std::string::npos) << list.out;
-  EXPECT_EQ(list.out.find(TESSERA_BINARY_DIR), std::string::npos) << list.out;
+  EXPECT_EQ(list.out.find(binary_dir()), std::string::npos) << list.out;
   Words command = train({"--nproc=2", "--strategy=fsdp", "--steps=2"});
   command[0] = program;
   const CommandResult result = run_command(command);
@@ -42,7 +43,7 @@ class Installed : public ::testing::Test {
     folder_ = new TempFolder;
     for (const char* component : {"runtime", "plugin-api"}) {
       const CommandResult result =
-          run_command({TESSERA_CMAKE, "--install", TESSERA_BINARY_DIR, "--prefix", prefix(), "--component", component});
+          run_command({TESSERA_CMAKE, "--install", binary_dir(), "--prefix", prefix(), "--component", component});
       ASSERT_EQ(result.exit_code, 0) << result.err;
     }
   }
@@ -157,7 +158,7 @@ TEST(Packages, HaveTheProgramAndTheHeadersApart) {
   const TempFolder folder;
   const std::string cpack = fs::path(TESSERA_CMAKE).parent_path().string() + "/cpack";
   const CommandResult packed = in_folder(
-      folder.path(), cpack + " --config " + TESSERA_BINARY_DIR + "/CPackConfig.cmake -B " + folder.path() +
+      folder.path(), cpack + " --config " + binary_dir() + "/CPackConfig.cmake -B " + folder.path() +
                          " -D CPACK_COMPONENTS_ALL='runtime;plugin-api' -D CPACK_DEBIAN_COMPRESSION_TYPE=gzip");
   ASSERT_EQ(packed.exit_code, 0) << packed.out << packed.err;
   std::map<std::string, std::string> contents;

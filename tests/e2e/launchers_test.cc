@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "e2e/cli.h"
+#include "support/paths.h"
 #include "support/processes.h"
 #include "support/slurm.h"
 
@@ -104,7 +105,7 @@ class Launched : public ::testing::TestWithParam<Launcher> {
     all.insert(all.end(), tessera_command.begin(), tessera_command.end());
     return all;
   }
-  std::vector<int> ranks() const { return processes_of(TESSERA_PROGRAM, "TESSERA_TEST_JOB=" + folder_.path()); }
+  std::vector<int> ranks() const { return processes_of(tessera_program(), "TESSERA_TEST_JOB=" + folder_.path()); }
 
   /// Two ranks in the middle of a run that nothing ends by itself, not even a time-out.
   std::unique_ptr<Command> start_training() const {
@@ -166,8 +167,8 @@ TEST_P(Launched, TheCommandShownHasTheBitsOfNproc) {
     EXPECT_EQ(steps.size(), 3u) << result.err;
     return std::pair(steps, result.err);
   };
-  const auto [expected, ours] = run({TESSERA_PROGRAM}, {"--nproc=2"}, "nproc");
-  const auto [found, theirs] = run(launched({TESSERA_PROGRAM}), {}, "launched");
+  const auto [expected, ours] = run({tessera_program()}, {"--nproc=2"}, "nproc");
+  const auto [found, theirs] = run(launched({tessera_program()}), {}, "launched");
   expect_part(theirs, std::string("rank 0 of 2, from ") + launcher().source);
   EXPECT_EQ(found, expected);
   EXPECT_TRUE(files_in(folder_.path("launched")) == files_in(folder_.path("nproc"))) << "the checkpoints differ";
@@ -236,7 +237,7 @@ class Slurm : public Launched {
   }
   Variables with_tessera_on_path() const {
     Variables all = variables_;
-    const std::string folder = std::filesystem::path(TESSERA_PROGRAM).parent_path();
+    const std::string folder = std::filesystem::path(tessera_program()).parent_path();
     all["PATH"] = folder + ":" + std::getenv("PATH");
     return all;
   }

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "e2e/cli.h"
+#include "support/paths.h"
 
 namespace tessera::testing {
 namespace {
@@ -49,7 +50,7 @@ void expect_command(const json& offer, const char* which, const std::string& pri
   const std::string command = offer["command"];
   EXPECT_NE(printed.find("\n    " + command), std::string::npos) << printed;
   ASSERT_TRUE(command.starts_with("tessera plan ")) << command;
-  const std::string line = TESSERA_PROGRAM + command.substr(7) + " --json";
+  const std::string line = tessera_program() + command.substr(7) + " --json";
   const CommandResult pasted = run_command({"/bin/sh", "-c", line});
   EXPECT_EQ(pasted.exit_code, 0) << command << pasted.err;
   EXPECT_EQ(json::parse(pasted.out)[which], offer["arena_bytes"]) << command;

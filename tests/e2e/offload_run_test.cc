@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "e2e/cli.h"
+#include "support/paths.h"
 
 namespace tessera::testing {
 namespace {
@@ -114,7 +115,7 @@ TEST(Offload, TrainSaysWhatMovesAndWhereItIs) {
     EXPECT_GT(step["evicted_bytes"], 0);
     EXPECT_EQ(step["fetched_bytes"], step["evicted_bytes"]);
   }
-  const Flags on_other = {"--device=other", "--plugin-dir=" TESSERA_TEST_DEVICES};
+  const Flags on_other = {"--device=other", "--plugin-dir=" + binary_dir("tests/devices")};
   const CommandResult other = run(kActivations + on_other + Flags{"--nproc=2", "--comm=local"});
   expect_all(other.err, {" of host memory for staging", "\n  offload          activations 0.", "; up to "});
   EXPECT_EQ(other.err.find("frees no memory"), std::string::npos) << other.err;
@@ -123,7 +124,7 @@ TEST(Offload, TrainSaysWhatMovesAndWhereItIs) {
 }
 
 TEST(Offload, UpdatesOnTheHostAreSaidAndAreNoGraph) {
-  const Flags on_other = {"--device=other", "--plugin-dir=" TESSERA_TEST_DEVICES};
+  const Flags on_other = {"--device=other", "--plugin-dir=" + binary_dir("tests/devices")};
   const std::string off = "cuda graph       off, because the optimizer runs on the host (--";
   for (const std::string policy : {"optimizer-state", "stream"}) {
     const Flags flags = {"--offload=" + policy, "--" + policy + ".update=host"};
@@ -137,7 +138,7 @@ TEST(Offload, UpdatesOnTheHostAreSaidAndAreNoGraph) {
 
 // As for a communicator that works on the host.
 TEST(Offload, UpdatesOnTheHostNeedADeviceThatCanWaitForIt) {
-  const Flags on_bare = {"--device=bare", "--plugin-dir=" TESSERA_TEST_DEVICES, "--steps=1"};
+  const Flags on_bare = {"--device=bare", "--plugin-dir=" + binary_dir("tests/devices"), "--steps=1"};
   const CommandResult refused =
       run_command(train(Flags{"--offload=optimizer-state", "--optimizer-state.update=host"} + on_bare));
   EXPECT_EQ(refused.exit_code, 2);

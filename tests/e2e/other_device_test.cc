@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include "e2e/cli.h"
+#include "support/paths.h"
 #include "support/processes.h"
 
 namespace tessera::testing {
@@ -11,7 +12,7 @@ namespace {
 using Flags = std::vector<std::string>;
 
 Flags on_device(const std::string& device, Flags more) {
-  more.insert(more.end(), {"--device=" + device, "--plugin-dir=" TESSERA_TEST_DEVICES});
+  more.insert(more.end(), {"--device=" + device, "--plugin-dir=" + binary_dir("tests/devices")});
   return more;
 }
 
@@ -117,7 +118,7 @@ TEST(OtherDevice, WithoutSemaphoresRanksCannotMeetOnTheHost) {
 
 TEST(OtherDevice, RanksThatMayShareItMeetOnTheHost) {
   const auto chosen = [](const std::string& share) {
-    const CommandResult result = train_on("other", {"--nproc=2", "--plugin-dir=" TESSERA_TEST_DEVICES "/there",
+    const CommandResult result = train_on("other", {"--nproc=2", "--plugin-dir=" + binary_dir("tests/devices/there"),
                                                     "--other.share=" + share, "--print-config"});
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return nlohmann::json::parse(result.out)["comm"].get<std::string>();

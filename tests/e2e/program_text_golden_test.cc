@@ -20,7 +20,7 @@ std::string folder() {
 
 std::string plan(std::vector<std::string> more) {
   std::vector<std::string> arguments = {"plan", "--batch-size=2", "--print-program",
-                                        "--plugin-dir=" TESSERA_TEST_DEVICES};
+                                        "--plugin-dir=" + binary_dir("tests/devices")};
   if (std::ranges::none_of(more, [](const std::string& flag) { return flag.starts_with("--model="); }))
     arguments.insert(arguments.end(), {"--model=" + folder() + "/two-blocks", "--seq-len=16"});
   arguments.insert(arguments.end(), more.begin(), more.end());

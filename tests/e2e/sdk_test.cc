@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "e2e/cli.h"
+#include "support/paths.h"
 #include "tessera/core.h"
 
 namespace tessera::testing {
@@ -43,11 +44,11 @@ class Sdk : public ::testing::Test {
     for (const Block& block : blocks_of(source_dir("docs/plugin-guide.md")))
       if (block.language == "sh") commands += block.text;
     // As on a command line: the reader's own folder, and what is installed elsewhere found by PATH.
-    const std::string path = fs::path(TESSERA_PROGRAM).parent_path().string() + ":" +
+    const std::string path = fs::path(tessera_program()).parent_path().string() + ":" +
                              fs::path(TESSERA_CMAKE).parent_path().string() + ":" + std::getenv("PATH");
     followed_ =
         Command({"/bin/sh", "-c", "cd " + folder_->path() + "\n" + commands}, {{"PREFIX", folder_->path("prefix")},
-                                                                               {"TESSERA_BUILD", TESSERA_BINARY_DIR},
+                                                                               {"TESSERA_BUILD", binary_dir()},
                                                                                {"PATH", path},
                                                                                {"CMAKE_GENERATOR", TESSERA_GENERATOR},
                                                                                {"CC", ""},
@@ -209,7 +210,7 @@ TEST_F(Sdk, TheCommunicatorSaysWhatItDoesNotDo) {
 // All that a communicator must do, but for the collectives that it leaves out.
 TEST_F(Sdk, TheCommunicatorConforms) {
   const CommandResult result =
-      Command({TESSERA_COMMUNICATOR_TEST,
+      Command({binary_dir("tests/conformance/communicator_test"),
                "--gtest_filter=*Conformance.AllReduce/*:*Conformance.Reduce/*:*Conformance.ReduceScatter/*:"
                "*Conformance.Broadcast/*:*Conformance.AllGather/*:*CanonicalSum*:*Streams*:*Lifetime*:"
                "*Faults.ACollective*:*Faults.Create*:*Faults.Abort*:*Faults.CollectivesThat*"},

@@ -46,7 +46,7 @@ class Template : public ::testing::TestWithParam<std::string> {
     const std::string copy = built("copy"), prefix = built("prefix"), binary = built("build");
     fs::copy(source_dir("plugin-api/template"), copy, fs::copy_options::recursive);
     ASSERT_NO_FATAL_FAILURE(
-        run({TESSERA_CMAKE, "--install", TESSERA_BINARY_DIR, "--component", "plugin-api", "--prefix", prefix}));
+        run({TESSERA_CMAKE, "--install", binary_dir(), "--component", "plugin-api", "--prefix", prefix}));
     ASSERT_NO_FATAL_FAILURE(
         run({TESSERA_CMAKE, "-G", TESSERA_GENERATOR, "-S", copy, "-B", binary, "-DCMAKE_C_COMPILER=" + GetParam(),
              "-DCMAKE_C_FLAGS=-Werror", "-DCMAKE_PREFIX_PATH=" + prefix}));
@@ -68,7 +68,7 @@ class Template : public ::testing::TestWithParam<std::string> {
     const std::string metrics = folder_.path("metrics");
     fs::remove(metrics);
     std::vector<std::string> argv = {
-        TESSERA_PROGRAM,       "train",       "--model=" + kGolden, "--data=" + kGolden + "/tokens.bin",
+        tessera_program(),     "train",       "--model=" + kGolden, "--data=" + kGolden + "/tokens.bin",
         "--comm=local",        "--threads=1", "--steps=5",          "--plugin-dir=" + built("plugins"),
         "--metrics=" + metrics};
     for (const char* name :
@@ -116,7 +116,7 @@ TEST_P(Template, BuildsWithoutCMakeToo) {
                               built("copy") + "/plain_ddp.c $(pkg-config --libs tessera-plugin-api) -o " + out +
                               "/plain-ddp.so";
   ASSERT_NO_FATAL_FAILURE(run({"/bin/sh", "-c", command}));
-  ASSERT_NO_FATAL_FAILURE(run({TESSERA_PROGRAM, "plugins", "info", "plain-ddp", "--plugin-dir=" + out}));
+  ASSERT_NO_FATAL_FAILURE(run({tessera_program(), "plugins", "info", "plain-ddp", "--plugin-dir=" + out}));
 }
 
 TEST_P(Template, ComesWithItsLicenseAndTheContract) {
@@ -128,10 +128,10 @@ TEST_P(Template, ComesWithItsLicenseAndTheContract) {
 
 TEST_P(Template, HasAnOffloadPolicyThatIsFoundByItsName) {
   const std::string dir = "--plugin-dir=" + built("plugins");
-  const CommandResult list = Command({TESSERA_PROGRAM, "plugins", "list", dir}).wait(std::chrono::minutes(1));
+  const CommandResult list = Command({tessera_program(), "plugins", "list", dir}).wait(std::chrono::minutes(1));
   EXPECT_NE(list.out.find("offload       saved-out    " + built("plugins")), std::string::npos) << list.out;
   const CommandResult info =
-      Command({TESSERA_PROGRAM, "plugins", "info", "saved-out", dir}).wait(std::chrono::minutes(1));
+      Command({tessera_program(), "plugins", "info", "saved-out", dir}).wait(std::chrono::minutes(1));
   EXPECT_NE(info.out.find("kind     offload  (--offload saved-out)"), std::string::npos) << info.out << info.err;
   EXPECT_NE(info.out.find("--saved-out.ahead N"), std::string::npos) << info.out;
 }
@@ -145,8 +145,8 @@ TEST_P(Template, HasAnOffloadPolicyThatChangesNoBit) {
     flags.insert(flags.end(), {"--offload=saved-out", std::string("--saved-out.ahead=") + ahead});
     EXPECT_EQ(train(flags), without) << "ahead=" << ahead;
   }
-  const CommandResult plan = Command({TESSERA_PROGRAM, "plan", "--model=" + kGolden, "--plugin-dir=" + built("plugins"),
-                                      "--offload=saved-out", "--print-program"})
+  const CommandResult plan = Command({tessera_program(), "plan", "--model=" + kGolden,
+                                      "--plugin-dir=" + built("plugins"), "--offload=saved-out", "--print-program"})
                                  .wait(std::chrono::minutes(1));
   EXPECT_NE(plan.out.find("evict"), std::string::npos) << "it moves nothing:\n" << plan.out << plan.err;
 }
@@ -289,7 +289,7 @@ TEST_P(LocalSgdTemplate, GoesOnWithTheParametersOfEachRank) {
 /// The first one's are as good as any, and what evaluation and generation take too.
 TEST_P(LocalSgdTemplate, WithAnotherNumberOfReplicasAllGoOnFromTheFirst) {
   train("dp=2", "dp=@", 2, {"--steps=3", "--save=" + folder_.path("two")});
-  const std::vector<std::string> flags = {TESSERA_PROGRAM,
+  const std::vector<std::string> flags = {tessera_program(),
                                           "train",
                                           "--model=" + kGolden,
                                           "--data=" + kGolden + "/tokens.bin",
@@ -328,7 +328,7 @@ TEST_P(LocalSgdTemplate, TrainsInHalfPrecision) {
 /// The plan counts what is sent in the step that averages.
 TEST_P(LocalSgdTemplate, PlanShowsTheStepThatAverages) {
   const CommandResult plan =
-      Command({TESSERA_PROGRAM, "plan", "--model=" + kGolden, "--mesh=dp=2", "--plugin-dir=" + plugin_dir(),
+      Command({tessera_program(), "plan", "--model=" + kGolden, "--mesh=dp=2", "--plugin-dir=" + plugin_dir(),
                "--strategy=dp=" + built("plugins") + "/local-sgd.so", "--local-sgd.every=3"})
           .wait(std::chrono::minutes(1));
   ASSERT_EQ(plan.exit_code, 0) << plan.err;

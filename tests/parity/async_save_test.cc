@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "parity/checkpoint_layouts.h"
+#include "support/paths.h"
 
 namespace tessera::testing {
 namespace {
@@ -72,7 +73,7 @@ TEST(AsyncSaveMomentum, IsCopiedToo) {
 
 Flags on_device() {
   const char* device = std::getenv("TESSERA_TEST_DEVICE");
-  if (!device) return {"--device=other", "--plugin-dir=" TESSERA_TEST_DEVICES};
+  if (!device) return {"--device=other", "--plugin-dir=" + binary_dir("tests/devices")};
   return {"--device=" + std::string(device), "--cuda.share=true"};
 }
 

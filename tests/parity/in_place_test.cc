@@ -3,11 +3,12 @@
 #include <gtest/gtest.h>
 
 #include "support/local_job.h"
+#include "support/paths.h"
 
 namespace tessera::testing {
 namespace {
 
-const std::string kPluginDir = std::string("--plugin-dir=") + TESSERA_IN_PLACE_STRATEGY;
+const std::string kPluginDir = "--plugin-dir=" + binary_dir("tests/in_place_strategy");
 
 std::vector<std::string> with(std::vector<std::string> flags, const std::vector<std::string>& more) {
   flags.insert(flags.end(), more.begin(), more.end());

@@ -27,7 +27,7 @@ void PrintTo(const MutationCase& one, std::ostream* out) {
   *out << one.name;
 }
 
-const std::string kOwnStrategies = std::string("--plugin-dir=") + TESSERA_MUTATION_STRATEGIES;
+const std::string kOwnStrategies = "--plugin-dir=" + binary_dir("tests/mutation_strategies");
 
 const std::vector<MutationCase>& cases() {
   static const std::vector<MutationCase> all = {

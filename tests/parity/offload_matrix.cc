@@ -11,6 +11,7 @@
 
 #include "support/compiled_job.h"
 #include "support/large_gradients.h"
+#include "support/paths.h"
 
 namespace tessera::testing {
 namespace {
@@ -208,7 +209,8 @@ Values job_flags(const Space& space, const Space::Row& row) {
                              "--clip=" + value("clip"), "--dtype=" + value("dtype")});
   if (value("optimizer") == "momentum") flags.insert(flags.end(), {"--optimizer=sgd", "--beta1=0.9"});
   if (value("freeze") != "none") flags.push_back("--freeze=" + value("freeze"));
-  if (value("device") == "other") flags.insert(flags.end(), {"--device=other", "--plugin-dir=" TESSERA_TEST_DEVICES});
+  if (value("device") == "other")
+    flags.insert(flags.end(), {"--device=other", "--plugin-dir=" + binary_dir("tests/devices")});
   if (value("debug") == "memory") flags.push_back("--debug-memory");
   if (value("debug") == "delay") flags.push_back("--stream-delay=5");
   return flags;

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "parity/checkpoint_layouts.h"
+#include "support/paths.h"
 
 namespace tessera::testing {
 namespace {
@@ -20,7 +21,7 @@ struct KeptRun {
 
 KeptRun run(int num_ranks, Flags more) {
   more.insert(more.end(), {"--model=" + golden_folder(), "--data=" + golden_folder() + "/tokens.bin", "--batch-size=1",
-                           "--seq-len=12", "--lr=0.003", std::string("--plugin-dir=") + TESSERA_KEEPER_STRATEGY});
+                           "--seq-len=12", "--lr=0.003", "--plugin-dir=" + binary_dir("tests/keeper_strategy")});
   if (std::ranges::none_of(more, [](const std::string& flag) { return flag.starts_with("--strategy="); }))
     more.push_back("--strategy=keeper");
   KeptRun run;

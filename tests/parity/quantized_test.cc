@@ -12,7 +12,7 @@ namespace {
 
 using Flags = std::vector<std::string>;
 
-const std::string kPluginDir = std::string("--plugin-dir=") + TESSERA_QUANTIZED_STRATEGY;
+const std::string kPluginDir = "--plugin-dir=" + binary_dir("tests/quantized_strategy");
 
 /// Four data ranks' worth of tokens on any mesh.
 struct Mesh {
@@ -61,7 +61,7 @@ TEST_P(Schemes, TrainOverTwoAndThreeRanks) {
     Flags delayed = scheme(), staged = scheme();
     delayed.push_back("--stream-delay=7");
     EXPECT_EQ(first_difference(run, train(mesh, delayed)), "");
-    staged.insert(staged.end(), {"--device=other", "--plugin-dir=" TESSERA_TEST_DEVICES});
+    staged.insert(staged.end(), {"--device=other", "--plugin-dir=" + binary_dir("tests/devices")});
     EXPECT_EQ(first_difference(run, train(mesh, staged)), "");
   }
 }
@@ -83,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(Of, Schemes, ::testing::Values("gather", "sum"),
 // ---- what `plan` says ----------------------------------------------------------------------------------------------
 
 CommandResult plan(const std::string& mesh, const std::string& strategies, const Flags& more) {
-  Flags argv = {TESSERA_PROGRAM,
+  Flags argv = {tessera_program(),
                 "plan",
                 "--model=" + golden_folder(),
                 "--batch-size=1",

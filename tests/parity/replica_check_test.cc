@@ -27,8 +27,8 @@ RunResult train(const Layout& layout, const Flags& more, const std::string& comm
                  "--grad-accum=2",
                  "--mesh=" + layout.mesh,
                  "--strategy=" + layout.strategies,
-                 std::string("--plugin-dir=") + TESSERA_QUANTIZED_STRATEGY,
-                 "--plugin-dir=" TESSERA_TEST_DEVICES};
+                 "--plugin-dir=" + binary_dir("tests/quantized_strategy"),
+                 "--plugin-dir=" + binary_dir("tests/devices")};
   flags.insert(flags.end(), layout.flags.begin(), layout.flags.end());
   flags.insert(flags.end(), more.begin(), more.end());
   return run_local(flags, layout.num_ranks, comm);

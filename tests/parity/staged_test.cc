@@ -11,6 +11,7 @@
 #include "plan/traffic.h"
 #include "support/compiled_job.h"
 #include "support/expect_diagnostic.h"
+#include "support/paths.h"
 #include "support/program_parser/parse_program.h"
 
 namespace tessera::testing {
@@ -20,7 +21,7 @@ namespace {
 using Flags = std::vector<std::string>;
 
 Flags on_other_device(Flags flags) {
-  flags.insert(flags.end(), {"--device=other", "--plugin-dir=" TESSERA_TEST_DEVICES});
+  flags.insert(flags.end(), {"--device=other", "--plugin-dir=" + binary_dir("tests/devices")});
   return flags;
 }
 

@@ -1,5 +1,5 @@
-// Where the tests' files are. One source file knows, so that the others compile alike in every checkout. Test programs
-// that were taken to another machine are told by TESSERA_TEST_SOURCE_DIR and TESSERA_TEST_PLUGIN_DIR.
+// Where the tests' files are. One source file knows, so that ccache takes the others from another checkout. Test
+// programs that were taken to another machine are told by TESSERA_TEST_SOURCE_DIR and TESSERA_TEST_PLUGIN_DIR.
 #pragma once
 
 #include <string>
@@ -8,7 +8,11 @@ namespace tessera::testing {
 
 /// The repository: source_dir("tests/golden/gpt2-nano").
 std::string source_dir(const std::string& below = "");
-/// The build's plugins.
+/// What was built of it: binary_dir("tests/bad_plugins").
+std::string binary_dir(const std::string& below = "");
+/// The program.
+std::string tessera_program();
+/// Its plugins.
 std::string plugin_dir();
 
 }  // namespace tessera::testing

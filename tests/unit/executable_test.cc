@@ -12,6 +12,7 @@
 #include "model/initial_values.h"
 #include "support/expect_error.h"
 #include "support/memory_kv.h"
+#include "support/paths.h"
 #include "support/patience.h"
 #include "support/plugin_loader.h"
 #include "tessera/strategy.hpp"
@@ -69,7 +70,7 @@ class Caller final : public Strategy {
 using Table = StrategyTable<Caller, TSR_STRATEGY_SPLIT_STORAGE, TSR_SPLITS_BATCH>;
 
 /// On the CPU, and on a device whose memory the host cannot touch.
-class ExecutableTest : public ::testing::TestWithParam<const char*> {
+class ExecutableTest : public ::testing::TestWithParam<std::string> {
  protected:
   /// One step of a tiny model in which the call runs `body`.
   StepResult step(std::function<void(std::span<const tsr_tensor_view>)> body, bool check_memory = false) {
@@ -86,7 +87,7 @@ class ExecutableTest : public ::testing::TestWithParam<const char*> {
                              [this](const tsr_op& op) { return describe_op(device_, op); },
                              {},
                              guard_bytes,
-                             {.calls = GetParam() != std::string("cpu-device")}};
+                             {.calls = GetParam() != "cpu-device"}};
     RankSetup setup;
     setup.device.api = &device_;
     setup.device.host = &host_;
@@ -202,7 +203,8 @@ TEST_P(ExecutableTest, AStepThatIsNotFiniteIsSkipped) {
   EXPECT_FALSE(std::isfinite(result.grad_norm));
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, ExecutableTest, ::testing::Values("cpu-device", TESSERA_OTHER_DEVICE),
+INSTANTIATE_TEST_SUITE_P(Devices, ExecutableTest,
+                         ::testing::Values("cpu-device", binary_dir("tests/devices/other-device.so")),
                          [](const auto& test) { return test.index ? "other" : "cpu"; });
 
 }  // namespace

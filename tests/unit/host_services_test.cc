@@ -5,6 +5,7 @@
 
 #include "launch/memory_store.h"
 #include "plugins/loader.h"
+#include "support/paths.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
@@ -13,7 +14,7 @@ namespace {
 const Log kQuiet(LogLevel::off);
 
 LoadedPlugin load(const std::string& name) {
-  return load_plugin(std::filesystem::path(TESSERA_BAD_PLUGIN_DIR) / (name + ".so"), kQuiet);
+  return load_plugin(std::filesystem::path(binary_dir("tests/bad_plugins")) / (name + ".so"), kQuiet);
 }
 
 TEST(HostServices, TellAPluginThatIsForLaterHostsTooTheSmallerMinor) {

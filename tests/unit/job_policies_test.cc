@@ -29,8 +29,8 @@ Job job(const std::vector<std::string>& more, int num_ranks = 1) {
                                     "--steps=1",
                                     "--comm=local",
                                     "--plugin-dir=" + plugin_dir(),
-                                    "--plugin-dir=" TESSERA_BAD_POLICIES,
-                                    "--plugin-dir=" TESSERA_TEMPLATE_DIR};
+                                    "--plugin-dir=" + binary_dir("tests/bad_policies"),
+                                    "--plugin-dir=" + binary_dir("tests/template")};
   flags.insert(flags.end(), more.begin(), more.end());
   return make_job(parse_flags(FlagSet::train, flags), num_ranks, kQuiet);
 }
@@ -62,7 +62,7 @@ TEST(JobPolicies, AreInTheOrderOfTheFlagEachWithItsOptions) {
 }
 
 TEST(JobPolicies, MayBePaths) {
-  const Job by_path = job({"--offload=" TESSERA_TEMPLATE_DIR "/saved-out-offload.so"});
+  const Job by_path = job({"--offload=" + binary_dir("tests/template") + "/saved-out-offload.so"});
   EXPECT_EQ(by_path.plugins.offload.at(0).name, "saved-out");
   EXPECT_EQ(by_path.options.offload.at(0).values()[0].i, 1) << "the default";
 }
@@ -75,7 +75,7 @@ TEST(JobPolicies, ThatAreNotThereOrOfAnotherKindAreRefused) {
 
 TEST(JobPolicies, AreNamedOnce) {
   refuse({"--offload=faulty,saved-out,faulty"}, {"--offload names the policy faulty twice; name each once"});
-  refuse({"--offload=faulty," TESSERA_BAD_POLICIES "/faulty-offload.so"},
+  refuse({"--offload=faulty," + binary_dir("tests/bad_policies") + "/faulty-offload.so"},
          {"--offload names the policy faulty twice: ", "faulty-offload.so", "name each once"});
 }
 
@@ -130,7 +130,7 @@ TEST(JobPolicies, AreEqualOnAllRanks) {
 // Under one name, two files.
 TEST(JobPolicies, AreTheSameFileOnAllRanks) {
   const TempFolder folder;
-  const std::string original = TESSERA_TEMPLATE_DIR "/saved-out-offload.so",
+  const std::string original = binary_dir("tests/template/saved-out-offload.so"),
                     other = folder.path("saved-out-offload.so");
   std::filesystem::copy(original, other);
   std::ofstream(other, std::ios::app | std::ios::binary) << '\0';

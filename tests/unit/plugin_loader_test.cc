@@ -15,6 +15,7 @@
 #include "plugins/plugin_options.h"
 #include "plugins/plugin_report.h"
 #include "support/expect_error.h"
+#include "support/paths.h"
 
 namespace tessera::host {
 namespace {
@@ -23,7 +24,7 @@ namespace fs = std::filesystem;
 using testing::expect_error;
 using Parts = std::vector<std::string>;
 
-const fs::path kBadPlugins = TESSERA_BAD_PLUGIN_DIR;
+const fs::path kBadPlugins = binary_dir("tests/bad_plugins");
 const Log kQuiet(LogLevel::off);
 
 fs::path plugin(const std::string& name) {

@@ -11,6 +11,7 @@
 #include "model/initial_values.h"
 #include "support/expect_error.h"
 #include "support/memory_kv.h"
+#include "support/paths.h"
 #include "support/plugin_loader.h"
 #include "tessera/error.hpp"
 
@@ -46,7 +47,7 @@ class Numbered final : public ParameterSource {
 };
 
 /// On the CPU, and on a device whose memory the host cannot touch.
-class RankRuntimeTest : public ::testing::TestWithParam<const char*> {
+class RankRuntimeTest : public ::testing::TestWithParam<std::string> {
  protected:
   std::unique_ptr<RankRuntime> make(const ParameterSource& values, bool evaluates = false) {
     StepConfig shape;
@@ -184,7 +185,8 @@ TEST_P(RankRuntimeTest, InputsThatAreNotTheModelsAreRefused) {
   expect_error([&] { runtime->run_step(0, 1e-3, 1, two); }, {"takes 1 micro-batches and was given 2"});
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, RankRuntimeTest, ::testing::Values("cpu-device", TESSERA_OTHER_DEVICE),
+INSTANTIATE_TEST_SUITE_P(Devices, RankRuntimeTest,
+                         ::testing::Values("cpu-device", binary_dir("tests/devices/other-device.so")),
                          [](const auto& test) { return test.index ? "other" : "cpu"; });
 
 }  // namespace

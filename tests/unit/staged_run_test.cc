@@ -16,6 +16,7 @@
 #include "model/initial_values.h"
 #include "support/expect_error.h"
 #include "support/memory_kv.h"
+#include "support/paths.h"
 #include "support/patience.h"
 #include "support/plugin_loader.h"
 #include "support/scripted_comm.h"
@@ -67,7 +68,7 @@ using Table = StrategyTable<Summer, TSR_STRATEGY_SPLIT_STORAGE, TSR_SPLITS_BATCH
 /// The test device, or a device plugin's path in TESSERA_TEST_DEVICE.
 std::string device_path() {
   const char* device = std::getenv("TESSERA_TEST_DEVICE");
-  return device ? device : TESSERA_OTHER_DEVICE;
+  return device ? device : binary_dir("tests/devices/other-device.so");
 }
 
 /// `launch` of the device under test, which notes the kernels.

@@ -10,6 +10,7 @@
 #include "model/initial_values.h"
 #include "support/expect_error.h"
 #include "support/memory_kv.h"
+#include "support/paths.h"
 #include "support/plugin_loader.h"
 
 namespace tessera::testing {
@@ -39,7 +40,7 @@ struct CopyFaults {
   }
 };
 
-class StateCopyTest : public ::testing::TestWithParam<const char*> {
+class StateCopyTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     CopyFaults::device = &device_;
@@ -130,7 +131,8 @@ TEST_P(StateCopyTest, ACopyThatFailsEndsNoStep) {
   EXPECT_EQ(bytes_of(copy), before);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, StateCopyTest, ::testing::Values("cpu-device", TESSERA_OTHER_DEVICE),
+INSTANTIATE_TEST_SUITE_P(Devices, StateCopyTest,
+                         ::testing::Values("cpu-device", binary_dir("tests/devices/other-device.so")),
                          [](const auto& test) { return test.index ? "other" : "cpu"; });
 
 }  // namespace
