@@ -14,7 +14,7 @@ namespace {
 const Log kQuiet(LogLevel::off);
 
 LoadedPlugin load(const std::string& name) {
-  return load_plugin(std::filesystem::path(binary_dir("tests/bad_plugins")) / (name + ".so"), kQuiet);
+  return load_plugin(std::filesystem::path(testing::binary_dir("tests/bad_plugins")) / (name + ".so"), kQuiet);
 }
 
 TEST(HostServices, TellAPluginThatIsForLaterHostsTooTheSmallerMinor) {

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 using testing::expect_error;
 using Parts = std::vector<std::string>;
 
-const fs::path kBadPlugins = binary_dir("tests/bad_plugins");
+const fs::path kBadPlugins = testing::binary_dir("tests/bad_plugins");
 const Log kQuiet(LogLevel::off);
 
 fs::path plugin(const std::string& name) {
