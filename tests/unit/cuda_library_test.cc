@@ -28,8 +28,8 @@ class CudaLibraryTest : public ::testing::Test {
   /// Puts the library into the folder `name` of the test's.
   std::string install(const std::string& name) const {
     std::filesystem::create_directories(folder_.path(name));
-    std::filesystem::copy(binary_dir("tests/unit/libtessera_fake.so.7"), folder_.path(name + "/" + kName));
-    std::filesystem::copy(binary_dir("tests/unit/libtessera_fake_part.so.7"),
+    std::filesystem::copy(testing::binary_dir("tests/unit/libtessera_fake.so.7"), folder_.path(name + "/" + kName));
+    std::filesystem::copy(testing::binary_dir("tests/unit/libtessera_fake_part.so.7"),
                           folder_.path(name + "/libtessera_fake_part.so.7"));
     return folder_.path(name);
   }
