@@ -78,6 +78,9 @@ refused 'the host names an architecture' 'runtime/cli/main.cc:1 names the archit
 put tests/unit/other_test.cc '// Not built.'
 refused 'a test that is not built' 'tests/unit/other_test.cc is named in no CMakeLists.txt'
 
+put tests/unit/CMakeLists.txt 'tessera_test(log_test SOURCES log_test.cc)' 'target_compile_definitions(log_test PRIVATE TESSERA_PROGRAM="$<TARGET_FILE:tessera>")'
+refused 'a path in the definitions of a test' 'tests/unit/CMakeLists.txt:2: TESSERA_PROGRAM holds a path'
+
 put runtime/base/long.cc "$(yes '//' | head -501)"
 refused 'a long source' 'runtime/base/long.cc has 501 lines; 500 is the limit'
 

@@ -12,6 +12,8 @@
 #  9. A file of runtime/ that calls a plugin includes the guard: without it the name `call` is the plugin API's.
 # 10. Comments, messages and docs have no habits that give a translation away (words.py).
 # 11. Each function of the ABI's tables says on which thread it is called, and which errors it has (contracts.py).
+# 12. No definition for a test's sources holds a path: compiled anew in every checkout, they took half of a CI run. They
+#     ask support/paths.h. A plugin that wraps another cannot ask, and has TEST_INNER.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 readonly folders=(base storage config launch guard plugins mesh model weights data text program passes memory offload verify compile exec generate job checkpoint rates trace plan train record report doctor cli)
@@ -84,6 +86,11 @@ done < <(git ls-files '*.cc' '*.h' '*.hpp' '*.c' '*.cu' '*.cuh' | xargs wc -l)
 while read -r files folder; do
   [ "$files" -le 30 ] || breach "$folder/ holds $files files; 30 is the limit: merge small ones or make a folder"
 done < <(git ls-files runtime plugins plugin-api | sed 's@/[^/]*$@@' | sort | uniq -c)
+
+while IFS=: read -r file line text; do
+  breach "$file:$line: ${text%%=*} holds a path; use tests/support/paths.h, so that ccache takes the source from another checkout"
+done < <(git grep -noE '[A-Z_]+="\$(\{PROJECT_(BINARY|SOURCE)_DIR\}|\{CMAKE_CURRENT|<TARGET_FILE)' -- 'tests/*CMakeLists.txt' |
+  grep -vE ':(TESSERA_(BINARY|SOURCE)_DIR|TEST_INNER)=' || true)
 
 for check in 'cycles.py runtime plugins plugin-api' 'contracts.py plugin-api/include/tessera' words.py; do
   # shellcheck disable=SC2086  # a script and its arguments
