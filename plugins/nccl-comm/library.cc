@@ -42,7 +42,8 @@ std::shared_ptr<const Library> Library::open() {
         "[nccl-comm] " + library->file.path() + " is NCCL " + version_text(version) + ", but " +
             version_text(kMinimumVersion) +
             " or newer is needed, which fixes a hang with many ranks (operations in different orders on its main "
-            "and proxy threads); install a newer NCCL, or use --comm gloo");
+            "and proxy threads); install a newer NCCL, put the folder of one that is here first in LD_LIBRARY_PATH, or "
+            "use --comm gloo");
   return library;
 }
 

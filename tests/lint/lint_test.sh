@@ -81,6 +81,9 @@ refused 'a test that is not built' 'tests/unit/other_test.cc is named in no CMak
 put tests/unit/CMakeLists.txt 'tessera_test(log_test SOURCES log_test.cc)' 'target_compile_definitions(log_test PRIVATE TESSERA_PROGRAM="$<TARGET_FILE:tessera>")'
 refused 'a path in the definitions of a test' 'tests/unit/CMakeLists.txt:2: TESSERA_PROGRAM holds a path'
 
+put plugins/cuda-device/a.cu 'const int first = std::countr_zero(bits);'
+refused 'bits counted by the standard library on a GPU' 'plugins/cuda-device/a.cu:1: std::countr_zero in a CUDA source'
+
 put runtime/base/long.cc "$(yes '//' | head -501)"
 refused 'a long source' 'runtime/base/long.cc has 501 lines; 500 is the limit'
 

@@ -14,6 +14,8 @@
 # 11. Each function of the ABI's tables says on which thread it is called, and which errors it has (contracts.py).
 # 12. No definition for a test's sources holds a path: compiled anew in every checkout, they took half of a CI run. They
 #     ask support/paths.h. A plugin that wraps another cannot ask, and has TEST_INNER.
+# 13. CUDA sources count bits with CUDA's functions (__ffs, __clz, __popc): of std::countr_zero nvcc 13.0 makes the number 32,
+#     without a warning, and compiled for the processor the same source is right.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 readonly folders=(base storage config launch guard plugins mesh model weights data text program passes memory offload verify compile exec generate job checkpoint rates trace plan train record report doctor cli)
@@ -91,6 +93,10 @@ while IFS=: read -r file line text; do
   breach "$file:$line: ${text%%=*} holds a path; use tests/support/paths.h, so that ccache takes the source from another checkout"
 done < <(git grep -noE '[A-Z_]+="\$(\{PROJECT_(BINARY|SOURCE)_DIR\}|\{CMAKE_CURRENT|<TARGET_FILE)' -- 'tests/*CMakeLists.txt' |
   grep -vE ':(TESSERA_(BINARY|SOURCE)_DIR|TEST_INNER)=' || true)
+
+while IFS=: read -r file line text; do
+  breach "$file:$line: $text in a CUDA source; nvcc may compile it to a constant; use __ffs, __clz or __popc"
+done < <(grep -rnoE 'std::(count[lr]_(zero|one)|popcount|bit_(width|ceil|floor)|has_single_bit)' plugins --include='*.cu' --include='*.cuh' || true)
 
 for check in 'cycles.py runtime plugins plugin-api' 'contracts.py plugin-api/include/tessera' words.py; do
   # shellcheck disable=SC2086  # a script and its arguments

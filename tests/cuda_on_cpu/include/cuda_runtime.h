@@ -90,6 +90,10 @@ inline int __all_sync(unsigned mask, int predicate) {
   return cuda_on_cpu::vote(mask, predicate == 0) == 0;
 }
 
+inline int __ffs(int bits) {
+  return __builtin_ffs(bits);
+}
+
 // Blocks of several streams run at once.
 template <class T>
 T atomicAdd(T* to, std::type_identity_t<T> value) {

@@ -8,8 +8,6 @@
 // The usual way is an atomic add for each token, whose order differs from run to run. A sort would do too, and needs
 // scratch of its size; finding the next equal token is O(N^2) comparisons at worst, but of tokens that all lie in the
 // cache, and frequent tokens find theirs soon.
-#include <bit>
-
 #include "cuda-device/context.h"
 #include "cuda-device/kernels/fault.cuh"
 #include "cuda-device/kernels/launch.h"
@@ -103,7 +101,7 @@ __device__ inline uint64_t find_token(const int32_t* __restrict__ tokens, uint64
 #pragma unroll
     for (int k = 0; k < kBatch; ++k)
       matches |= (tokens[m + k] == token ? 1u : 0u) << k;
-    if (matches != 0) return m + static_cast<uint64_t>(std::countr_zero(matches));
+    if (matches != 0) return m + static_cast<uint64_t>(__ffs(static_cast<int>(matches)) - 1);
   }
   while (m < num_tokens && tokens[m] != token)
     ++m;
