@@ -234,7 +234,7 @@ DatasetUse dataset_use(const Job& job) {
           config.data_order, config.seed};
 }
 
-std::unique_ptr<ParameterSource> initial_parameters(const Job& job, const Log& log) {
+std::unique_ptr<ParameterSource> initial_parameters(const Job& job, const Log& log, int num_threads) {
   if (!job.trains && job.config.init_from.empty() &&
       (!is_model_folder(job.config.model) || find_weight_files(job.config.model).paths.empty()))
     throw UsageError(concat(job.config.model,
@@ -253,7 +253,7 @@ std::unique_ptr<ParameterSource> initial_parameters(const Job& job, const Log& l
     log.info("parameters: from ", model);
     return weights;
   }
-  return std::make_unique<InitialValues>(job.config.seed, job.model.parameters);
+  return std::make_unique<InitialValues>(job.config.seed, job.model.parameters, num_threads);
 }
 
 JobStrategies::JobStrategies(const Job& job, const HostServices& host) {

@@ -70,8 +70,8 @@ DatasetUse dataset_use(const Job& job);
 
 /// The initial parameters: the weights of a Hugging Face folder, or random ones from --seed, with a warning where
 /// weights may have been expected. Throws, naming the file, when weights exist but cannot be opened or do not fit the
-/// model.
-std::unique_ptr<ParameterSource> initial_parameters(const Job& job, const Log& log);
+/// model. Random ones are made by so many threads.
+std::unique_ptr<ParameterSource> initial_parameters(const Job& job, const Log& log, int num_threads = 1);
 
 /// One rank's instances of the job's strategies.
 class JobStrategies {

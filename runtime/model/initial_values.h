@@ -16,12 +16,14 @@ namespace tessera::host {
 /// element index only.
 class InitialValues : public ParameterSource {
  public:
-  InitialValues(uint64_t seed, std::span<const Parameter> parameters);
+  /// Long reads are made by so many threads.
+  InitialValues(uint64_t seed, std::span<const Parameter> parameters, int num_threads = 1);
 
   void read(std::string_view parameter, uint64_t offset, std::span<float> out) const override;
 
  private:
   uint64_t seed_;
+  uint64_t num_threads_;
   std::map<std::string, InitialRule, std::less<>> rules_;
 };
 

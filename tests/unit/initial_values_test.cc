@@ -16,10 +16,10 @@ using testing::expect_error;
 
 constexpr int64_t kNumLayers = 3;
 
-InitialValues gpt2_values(uint64_t seed) {
+InitialValues gpt2_values(uint64_t seed, int num_threads = 1) {
   static const Model model =
       make_gpt2({.num_layers = kNumLayers, .num_heads = 2, .embed = 8, .vocab = 16, .positions = 4, .ffn = 32}, {});
-  return InitialValues(seed, model.parameters);
+  return InitialValues(seed, model.parameters, num_threads);
 }
 
 std::vector<float> read(const ParameterSource& source, std::string_view name, uint64_t offset,
@@ -70,6 +70,13 @@ TEST(InitialValues, DoNotDependOnTheCut) {
   EXPECT_EQ(joined, whole);
   EXPECT_NE(read(source, "h.1.mlp.c_proj.weight", 0, 101), whole) << "layers start alike";
   EXPECT_NE(read(gpt2_values(8), "h.0.mlp.c_proj.weight", 0, 101), whole) << "seeds start alike";
+}
+
+TEST(InitialValues, DoNotDependOnTheNumberOfThreads) {
+  const char* name = "h.0.mlp.c_proj.weight";
+  const std::vector<float> alone = read(gpt2_values(7), name, 3, 100'003);
+  for (const int num_threads : {0, 2, 3, 100})
+    EXPECT_EQ(read(gpt2_values(7, num_threads), name, 3, 100'003), alone) << num_threads;
 }
 
 TEST(InitialValues, RefuseAnUnknownName) {
