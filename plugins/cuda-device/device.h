@@ -11,6 +11,7 @@
 #include "cuda-device/memory.h"
 #include "cuda-device/semaphore.h"
 #include "cuda-device/stream.h"
+#include "cuda-device/timestamps.h"
 #include "tessera/device.hpp"
 
 namespace tessera::cuda {
@@ -40,6 +41,9 @@ class CudaDevice final : public Device {
 
   // The optional tables.
   std::unique_ptr<Semaphore> create_semaphore() { return std::make_unique<Semaphore>(context_); }
+  std::unique_ptr<Timestamps> create_timestamps(uint64_t count) {
+    return std::make_unique<Timestamps>(context_, count);
+  }
   DeviceMemoryUse memory_use() const {
     const MemoryInfo info = memory_info(context_);
     return {info.total, info.total - info.free};

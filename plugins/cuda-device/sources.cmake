@@ -12,6 +12,7 @@ set(TESSERA_CUDA_DEVICE_SOURCES
     select_device.cc
     semaphore.cc
     stream.cc
+    timestamps.cc
     libraries/cublaslt.cc
     libraries/cudnn.cc
     kernels/accumulator.cu

@@ -159,6 +159,14 @@ void Stream::host_function(tsr_host_function function, void* user) {
     callbacks_.enqueue(handle_, function, user, next_work());
 }
 
+void Stream::record_time(cudaEvent_t event) {
+  context_.make_current();
+  const std::lock_guard lock(mutex_);
+  if (capture_)
+    throw Error(TSR_E_FAILED_PRECONDITION, "stream " + name_ + " is in a capture, which has no times of its own");
+  check(cudaEventRecord(event, handle_), "cudaEventRecord");
+}
+
 void* Stream::native_handle(std::string_view kind) noexcept {
   return kind == kStreamKind ? handle_ : nullptr;
 }

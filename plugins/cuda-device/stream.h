@@ -62,6 +62,8 @@ class Stream final : public DeviceStream {
   void* native_handle(std::string_view kind) noexcept override;
 
   cudaStream_t handle() const noexcept { return handle_; }
+  /// `event` becomes the time at which the stream gets here. Throws FAILED_PRECONDITION in a capture. [issue-thread]
+  void record_time(cudaEvent_t event);
 
   // tsr_device_capture. [issue-thread]
   void begin_capture();

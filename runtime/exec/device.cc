@@ -44,6 +44,10 @@ void check_functions(const tsr_device_interface& api, const tsr_device_semaphore
 void check_functions(const tsr_device_interface& api, const tsr_device_memory_info& table) {
   require(api, std::array<NamedFunction, 1>{{TESSERA_NAMED(query, start)}});
 }
+void check_functions(const tsr_device_interface& api, const tsr_device_timestamps& table) {
+  require(api, std::array<NamedFunction, 4>{{TESSERA_NAMED(create, start), TESSERA_NAMED(destroy, step),
+                                             TESSERA_NAMED(write, step), TESSERA_NAMED(read, step)}});
+}
 #undef TESSERA_NAMED
 
 void check_head(const tsr_device_interface& api, std::string_view id, const OptionalTableHead* head, uint64_t floor) {

@@ -9,6 +9,7 @@
 
 #include "guard/plugin_calls.h"
 #include "tessera/device.h"
+#include "tessera/device_timestamps.h"
 
 namespace tessera::host {
 
@@ -27,6 +28,8 @@ template <>
 inline constexpr uint64_t kTableFloor<tsr_device_semaphore> = TSR_END_OF(tsr_device_semaphore, signal);
 template <>
 inline constexpr uint64_t kTableFloor<tsr_device_memory_info> = TSR_END_OF(tsr_device_memory_info, query);
+template <>
+inline constexpr uint64_t kTableFloor<tsr_device_timestamps> = TSR_END_OF(tsr_device_timestamps, read);
 
 /// Throws INTERNAL for a table that cannot be read, is shorter than its floor, or has a reserved word that is not 0.
 void check_head(const tsr_device_interface& api, std::string_view id, const OptionalTableHead* head, uint64_t floor);
@@ -34,6 +37,7 @@ void check_head(const tsr_device_interface& api, std::string_view id, const Opti
 void check_functions(const tsr_device_interface& api, const tsr_device_capture& table);
 void check_functions(const tsr_device_interface& api, const tsr_device_semaphore& table);
 void check_functions(const tsr_device_interface& api, const tsr_device_memory_info& table);
+void check_functions(const tsr_device_interface& api, const tsr_device_timestamps& table);
 
 /// A device's optional table by id; null when it has none. Throws INTERNAL for one that cannot be used.
 template <class Table>

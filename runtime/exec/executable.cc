@@ -79,9 +79,9 @@ void Executable::load_kernels() const {
   }
 }
 
-/// With a `time`, the action is enclosed by two marks on its stream: after its waits, and before the event that others
-/// wait for.
-void Executable::issue(Command& command, ActionTime* time) {
+/// With `marks`, the action is enclosed by two on its stream: after its waits, and before the event that others wait for.
+void Executable::issue(size_t action, StepMarks* marks) {
+  Command& command = *commands_.list[action];
   const tsr_device_interface& api = command.stream.api();
   tsr_stream* const stream = command.stream.handle;
   for (tsr_event* event : command.waits)
@@ -91,9 +91,9 @@ void Executable::issue(Command& command, ActionTime* time) {
   if (command.delayed) call(api.host_function, stream, &Delay::run, &command.delay);
   for (const Fill& fill : command.fills)
     call(api.fill, stream, fill.pointer, fill.byte, fill.num_bytes);
-  if (time) mark(command.stream, time->begin_ns);
+  if (marks) marks->mark_begin(command.stream, action);
   issue_work(command);
-  if (time) mark(command.stream, time->end_ns);
+  if (marks) marks->mark_end(command.stream, action);
   for (const auto& guard : command.guards) {
     call(api.copy, stream, guard->seen.at(0), guard->begin, guard->seen.num_bytes());
     call(api.host_function, stream, &Guard::check, guard.get());
@@ -133,7 +133,7 @@ void Executable::issue_work(Command& command) {
   }
 }
 
-void Executable::issue_all(const Cancelled& cancelled, StepTimes* times) {
+void Executable::issue_all(const Cancelled& cancelled, StepMarks* marks) {
   size_t waiting = 0;  // the first action that may be waiting at an unsignalled semaphore
   for (size_t i = 0; i < commands_.list.size(); ++i) {
     while (waiting < i) {
@@ -145,7 +145,7 @@ void Executable::issue_all(const Cancelled& cancelled, StepTimes* times) {
         ++waiting;
     }
     if (i == first_write_) before_write_();
-    issue(*commands_.list[i], times ? &times->actions[i] : nullptr);
+    issue(i, marks);
   }
 }
 
@@ -220,7 +220,8 @@ std::optional<size_t> Executable::first_not_finite() const {
 }
 
 void Executable::run(const Cancelled& cancelled, StepTimes* times) {
-  if (times) times->begin(commands_.list.size());
+  if (times && !marks_) marks_.emplace(context_.device(), commands_.list.size());
+  if (times) marks_->begin(*times);
   if (commands_.streams.empty()) return;
   first_not_finite_ = kNone;
   try {
@@ -238,10 +239,10 @@ void Executable::run(const Cancelled& cancelled, StepTimes* times) {
     if (is_graph)
       graph_->launch();
     else
-      issue_all(cancelled, times);
+      issue_all(cancelled, times ? &*marks_ : nullptr);
     finish(cancelled, is_graph);
     has_run_ = true;
-    if (times) times->end();
+    if (times) marks_->end();
     note_error("");  // what was recovered from
   } catch (const std::exception& error) {
     note_error(error.what());

@@ -55,10 +55,10 @@ class Executable {
   static constexpr size_t kNone = std::numeric_limits<size_t>::max();
   using Cancelled = std::function<bool()>;
   void load_kernels() const;
-  void issue(Command& command, ActionTime* time);
+  void issue(size_t action, StepMarks* marks);
   void issue_work(Command& command);
   void take_sums(Command& command);
-  void issue_all(const Cancelled& cancelled, StepTimes* times);
+  void issue_all(const Cancelled& cancelled, StepMarks* marks);
   const CrossDeviceSync* unsignalled_sync(const Command& command) const;
   void wait_until_signalled(const CrossDeviceSync& sync, const Cancelled& cancelled) const;
   void capture(const Cancelled& cancelled);
@@ -80,6 +80,7 @@ class Executable {
   bool has_tried_capture_ = false;
   Clock::duration longest_run_{0};  // without a graph
   std::optional<Graph> graph_;
+  std::optional<StepMarks> marks_;  // from the first run that is recorded on
 };
 
 }  // namespace tessera::host

@@ -72,7 +72,12 @@ struct SampleSemaphore {
   void wait(SampleStream&, uint32_t) {}
   void signal(uint32_t) noexcept {}
 };
+struct SampleTimestamps {
+  void write(SampleStream&, uint64_t) {}
+  void read(int64_t*) {}
+};
 struct SampleDevice : Device {
+  std::unique_ptr<SampleTimestamps> create_timestamps(uint64_t) { return std::make_unique<SampleTimestamps>(); }
   std::unique_ptr<SampleSemaphore> create_semaphore() { return std::make_unique<SampleSemaphore>(); }
   DeviceMemoryUse memory_use() const { return {}; }
 };
@@ -95,6 +100,7 @@ constexpr auto& kDevice = kDeviceInterface<SampleDevicePlugin>;
 constexpr auto& kCapture = kDeviceCapture<SampleDevicePlugin, SampleStream>;
 constexpr auto& kSemaphore = kDeviceSemaphore<SampleDevicePlugin, SampleDevice, SampleStream>;
 constexpr auto& kMemoryInfo = kDeviceMemoryInfo<SampleDevicePlugin, SampleDevice>;
+constexpr auto& kTimestamps = kDeviceTimestamps<SampleDevicePlugin, SampleDevice, SampleStream>;
 constexpr auto& kOffload = OffloadTable<SamplePolicy>::kInterface;
 constexpr tsr_descriptor kDescriptor = descriptor("sample", TSR_KIND_STRATEGY, "com.example.sample", "1", "a sample");
 
@@ -170,6 +176,10 @@ Counterparts in_plugins() {
       IN_TABLE(tsr_device_semaphore, kSemaphore, wait),
       IN_TABLE(tsr_device_semaphore, kSemaphore, signal),
       IN_TABLE(tsr_device_memory_info, kMemoryInfo, query),
+      IN_TABLE(tsr_device_timestamps, kTimestamps, create),
+      IN_TABLE(tsr_device_timestamps, kTimestamps, destroy),
+      IN_TABLE(tsr_device_timestamps, kTimestamps, write),
+      IN_TABLE(tsr_device_timestamps, kTimestamps, read),
       IN_TABLE(tsr_offload_interface, kOffload, create),
       IN_TABLE(tsr_offload_interface, kOffload, destroy),
       IN_TABLE(tsr_offload_interface, kOffload, plan),

@@ -152,6 +152,15 @@ FIELD(tsr_device_memory_info, struct_size, 0, 4);
 FIELD(tsr_device_memory_info, reserved, 4, 4);
 FIELD(tsr_device_memory_info, query, 8, 8);
 
+/* device_timestamps.h */
+SIZE(tsr_device_timestamps, 40);
+FIELD(tsr_device_timestamps, struct_size, 0, 4);
+FIELD(tsr_device_timestamps, reserved, 4, 4);
+FIELD(tsr_device_timestamps, create, 8, 8);
+FIELD(tsr_device_timestamps, destroy, 16, 8);
+FIELD(tsr_device_timestamps, write, 24, 8);
+FIELD(tsr_device_timestamps, read, 32, 8);
+
 /* communicator.h */
 SIZE(tsr_transfer, 40);
 FIELD(tsr_transfer, data, 0, 8);

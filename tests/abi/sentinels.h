@@ -5,6 +5,7 @@
 #include <tessera/communicator.h>
 #include <tessera/core.h>
 #include <tessera/device.h>
+#include <tessera/device_timestamps.h>
 #include <tessera/offload.h>
 #include <tessera/program.h>
 #include <tessera/strategy.h>

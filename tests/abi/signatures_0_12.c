@@ -52,6 +52,12 @@ SLOT(tsr_device_semaphore, wait, tsr_status (*)(tsr_stream*, tsr_semaphore*, uin
 SLOT(tsr_device_semaphore, signal, void (*)(tsr_semaphore*, uint32_t));
 SLOT(tsr_device_memory_info, query, tsr_status (*)(tsr_device*, uint64_t*, uint64_t*, tsr_error*));
 
+/* device_timestamps.h */
+SLOT(tsr_device_timestamps, create, tsr_status (*)(tsr_device*, uint64_t, tsr_timestamps**, tsr_error*));
+SLOT(tsr_device_timestamps, destroy, void (*)(tsr_timestamps*));
+SLOT(tsr_device_timestamps, write, tsr_status (*)(tsr_timestamps*, tsr_stream*, uint64_t, tsr_error*));
+SLOT(tsr_device_timestamps, read, tsr_status (*)(tsr_timestamps*, int64_t*, tsr_error*));
+
 /* communicator.h */
 SLOT(tsr_communicator_interface, caps, tsr_status (*)(tsr_str, tsr_comm_caps*, tsr_error*));
 SLOT(tsr_communicator_interface, describe, tsr_status (*)(const tsr_collective*, int32_t, uint64_t*, tsr_error*));

@@ -152,6 +152,7 @@ VALUE(TSR_MEMORY_OTHER, 16);
 TEXT(TSR_DEVICE_CAPTURE, "tsr.device.capture/1");
 TEXT(TSR_DEVICE_SEMAPHORE, "tsr.device.semaphore/1");
 TEXT(TSR_DEVICE_MEMORY_INFO, "tsr.device.memory_info/1");
+TEXT(TSR_DEVICE_TIMESTAMPS, "tsr.device.timestamps/1");
 TEXT(TSR_COMMUNICATOR_INTERFACE, "tsr.communicator/1");
 VALUE(TSR_COLL_ALL_REDUCE, 1);
 VALUE(TSR_COLL_REDUCE_SCATTER, 2);

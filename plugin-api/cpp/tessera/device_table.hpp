@@ -15,6 +15,7 @@
 //     if (id == TSR_DEVICE_CAPTURE) return &tessera::kDeviceCapture<Plugin, MyStream>;
 //     if (id == TSR_DEVICE_SEMAPHORE) return &tessera::kDeviceSemaphore<Plugin, MyDevice, MyStream>;
 //     if (id == TSR_DEVICE_MEMORY_INFO) return &tessera::kDeviceMemoryInfo<Plugin, MyDevice>;
+//     if (id == TSR_DEVICE_TIMESTAMPS) return &tessera::kDeviceTimestamps<Plugin, MyDevice, MyStream>;
 //
 //     void MyStream::begin_capture();
 //     std::unique_ptr<MyGraph> MyStream::end_capture();
@@ -23,6 +24,9 @@
 //     void MySemaphore::wait(MyStream& stream, uint32_t value);
 //     void MySemaphore::signal(uint32_t value) noexcept;
 //     tessera::DeviceMemoryUse MyDevice::memory_use();
+//     std::unique_ptr<MyTimestamps> MyDevice::create_timestamps(uint64_t count);
+//     void MyTimestamps::write(MyStream& stream, uint64_t index);
+//     void MyTimestamps::read(int64_t* times_ns);
 //
 // Contracts and threads are those of the tables. All but signal may throw tessera::Error.
 #pragma once
@@ -36,6 +40,7 @@
 #include <vector>
 
 #include "tessera/device.hpp"
+#include "tessera/device_timestamps.h"
 #include "tessera/error.hpp"
 #include "tessera/extension.hpp"
 #include "tessera/operands.hpp"
@@ -237,6 +242,28 @@ struct DeviceMemoryInfoTable {
   }
 };
 
+/// The functions of tsr_device_timestamps.
+template <class Plugin, class Device, class Stream>
+struct DeviceTimestampsTable {
+  using Base = DeviceTable<Plugin>;
+  using Timestamps = typename decltype(std::declval<Device&>().create_timestamps(0))::element_type;
+  static Timestamps& object(tsr_timestamps* p) noexcept { return *reinterpret_cast<Timestamps*>(p); }
+
+  static tsr_status create(tsr_device* device, uint64_t count, tsr_timestamps** timestamps, tsr_error* err) noexcept {
+    return Base::guarded(err, [&] {
+      *timestamps =
+          Base::template handle<tsr_timestamps>(static_cast<Device&>(Base::object(device)).create_timestamps(count));
+    });
+  }
+  static void destroy(tsr_timestamps* timestamps) noexcept { delete reinterpret_cast<Timestamps*>(timestamps); }
+  static tsr_status write(tsr_timestamps* timestamps, tsr_stream* stream, uint64_t index, tsr_error* err) noexcept {
+    return Base::guarded(err, [&] { object(timestamps).write(static_cast<Stream&>(Base::object(stream)), index); });
+  }
+  static tsr_status read(tsr_timestamps* timestamps, int64_t* times_ns, tsr_error* err) noexcept {
+    return Base::guarded(err, [&] { object(timestamps).read(times_ns); });
+  }
+};
+
 /// The tables themselves, with static storage.
 template <class Plugin, class Stream, class Table = DeviceCaptureTable<Plugin, Stream>>
 inline constexpr tsr_device_capture kDeviceCapture = {
@@ -261,6 +288,15 @@ inline constexpr tsr_device_memory_info kDeviceMemoryInfo = {
     .struct_size = sizeof(tsr_device_memory_info),
     .reserved = 0,
     .query = Table::query,
+};
+template <class Plugin, class Device, class Stream, class Table = DeviceTimestampsTable<Plugin, Device, Stream>>
+inline constexpr tsr_device_timestamps kDeviceTimestamps = {
+    .struct_size = sizeof(tsr_device_timestamps),
+    .reserved = 0,
+    .create = Table::create,
+    .destroy = Table::destroy,
+    .write = Table::write,
+    .read = Table::read,
 };
 
 }  // namespace tessera

@@ -14,6 +14,7 @@ struct CUstream_st {
 
 struct CUevent_st {
   cuda_on_cpu::CapturePoint captured;
+  bool has_time = true;
   std::shared_ptr<cuda_on_cpu::Mark> mark;  // of the last record; null: there was none, or it is captured
 };
 

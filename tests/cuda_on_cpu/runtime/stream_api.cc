@@ -81,8 +81,9 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, 
   return cudaSuccess;
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   *event = new CUevent_st;
+  (*event)->has_time = (flags & cudaEventDisableTiming) == 0;
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
@@ -102,6 +103,21 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (const cudaError_t error = check_usable()) return report(error);
   if (event->captured.capture) return report(cudaErrorCapturedEvent);
   return report(!event->mark || event->mark->is_set() ? cudaSuccess : cudaErrorNotReady);
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  const cudaError_t error = cudaEventQuery(event);
+  if (error != cudaErrorNotReady) return error;
+  cudaGetLastError();
+  event->mark->wait();
+  return report(device_failure());
+}
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) {
+  for (const cudaEvent_t event : {start, end}) {
+    if (!event->has_time || !event->mark) return report(cudaErrorInvalidResourceHandle);
+    if (const cudaError_t error = cudaEventQuery(event)) return error;
+  }
+  *ms = std::chrono::duration<float, std::milli>(end->mark->time() - start->mark->time()).count();
+  return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned) {
   if (const cudaError_t error = check_usable()) return report(error);

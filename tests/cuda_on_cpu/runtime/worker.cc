@@ -8,6 +8,7 @@ namespace cuda_on_cpu {
 void Mark::set() {
   const std::lock_guard lock(mutex_);
   is_set_ = true;
+  time_ = Clock::now();
   changed_.notify_all();
 }
 

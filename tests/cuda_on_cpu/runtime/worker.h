@@ -1,6 +1,7 @@
 // A thread that does its tasks in order, and what others wait for.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -14,14 +15,18 @@ using Task = std::function<void()>;
 /// Something that happens once. [any-thread]
 class Mark {
  public:
+  using Clock = std::chrono::steady_clock;
   void set();
   void wait();
   bool is_set();
+  /// When it was set. It must have been.
+  Clock::time_point time() const { return time_; }
 
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
   bool is_set_ = false;
+  Clock::time_point time_;
 };
 
 class Worker {
