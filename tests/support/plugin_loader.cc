@@ -4,6 +4,9 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <map>
+#include <mutex>
+#include <set>
 
 #include "tessera/error.hpp"
 
@@ -31,6 +34,25 @@ const tsr_factory& load_factory(const std::string& path) {
   return *factory;
 }
 
+/// Of "name:option=value,option=value".
+std::map<std::string, std::string> changed_options(const std::string& name) {
+  std::map<std::string, std::string> changed;
+  for (size_t begin = name.find(':'); begin != name.npos; begin = name.find(',', begin + 1)) {
+    const size_t equals = name.find('=', begin);
+    changed[name.substr(begin + 1, equals - begin - 1)] =
+        name.substr(equals + 1, name.find(',', equals) - equals - 1);
+  }
+  return changed;
+}
+
+/// For the life of the process, as the texts of a descriptor. [any-thread]
+const std::string& kept(const std::string& text) {
+  static std::mutex mutex;
+  static std::set<std::string> texts;
+  const std::lock_guard lock(mutex);
+  return *texts.insert(text).first;
+}
+
 }  // namespace
 
 const void* load_interface(const std::string& name, const char* interface_id) {
@@ -41,15 +63,15 @@ const void* load_interface(const std::string& name, const char* interface_id) {
 
 std::vector<tsr_option_value> default_options(const std::string& name) {
   const tsr_descriptor& descriptor = *load_factory(path_of(name)).descriptor;
-  const size_t colon = name.find(':'), equals = name.find('=');
-  const std::string changed = colon == name.npos ? "" : name.substr(colon + 1, equals - colon - 1);
+  const auto changed = changed_options(name);
   std::vector<tsr_option_value> values;
   for (uint64_t i = 0; i < descriptor.num_options; ++i) {
     const tsr_option& option = descriptor.options[i];
-    const std::string text = to_string(option.default_value);
-    double number = text == "true" ? 1 : std::strtod(text.c_str(), nullptr);
-    if (to_string(option.name) == changed) number = std::stod(name.substr(equals + 1));
-    values.push_back({option.name, option.default_value, static_cast<int64_t>(number), number});
+    const auto other = changed.find(to_string(option.name));
+    const tsr_str value = other == changed.end() ? option.default_value : str(kept(other->second));
+    const std::string text = to_string(value);
+    const double number = text == "true" ? 1 : std::strtod(text.c_str(), nullptr);
+    values.push_back({option.name, value, static_cast<int64_t>(number), number});
   }
   return values;
 }

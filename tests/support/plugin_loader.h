@@ -14,7 +14,7 @@ namespace tessera::testing {
 const void* load_interface(const std::string& name, const char* interface_id);
 
 /// The options of that plugin with their defaults, as the host gives them where the command line has none. After
-/// "name:option=number" that option has another value.
+/// "name:option=value,option=value" those options have other values.
 std::vector<tsr_option_value> default_options(const std::string& name);
 
 template <class Interface>

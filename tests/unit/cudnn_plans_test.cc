@@ -88,7 +88,7 @@ TEST_P(CudnnPlans, HeadsOfOneSequenceInParts) {
 
 // As in device_ops_test.
 TEST_P(CudnnPlans, SmallOpsInParts) {
-  const AttentionShape shape = make_shape(4, 64, 3, 16);
+  const AttentionShape shape = make_shape(4, 128, 3, 16);
   for (const int64_t part_bytes : {1, 300'000})
     for (const bool accumulates : {false, true}) {
       const AttentionPart part = attention_part(shape, part_bytes);
@@ -136,8 +136,8 @@ TEST(AttentionParts, DivideTheOpWithinTheirScratch) {
   EXPECT_EQ(attention_part(make_shape(32, 1024, 12, 64)), (AttentionPart{16, 12}));
   EXPECT_EQ(attention_part(make_shape(2, 32768, 16, 128)), (AttentionPart{1, 1}));
   // Shorter ones, as tests ask for them.
-  EXPECT_EQ(attention_part(make_shape(4, 64, 3, 16), 300'000), (AttentionPart{2, 3}));
-  EXPECT_EQ(attention_part(make_shape(4, 64, 3, 16), 1), (AttentionPart{1, 1}));
+  EXPECT_EQ(attention_part(make_shape(4, 128, 3, 16), 300'000), (AttentionPart{2, 3}));
+  EXPECT_EQ(attention_part(make_shape(4, 128, 3, 16), 1), (AttentionPart{1, 1}));
   // Statistics of parts would begin at addresses that are not multiples of 16.
   EXPECT_EQ(attention_part(make_shape(64, 1023, 12, 64)), (AttentionPart{64, 12}));
 }
