@@ -130,14 +130,15 @@ ChildResult run_child(const std::vector<std::string>& arguments, int64_t limit_m
 
 std::string ChildResult::reason() const {
   if (was_late) return concat("did not end within ", static_cast<int>(seconds + 0.5), " s and was killed");
-  // The last line that the program itself wrote.
-  constexpr std::string_view kPrefix = "tessera: ";
+  // The last line that the program itself wrote; of a job of several ranks, the cause that is below it.
+  constexpr std::string_view kPrefix = "tessera: ", kError = "error: ", kCause = "\n  cause:";
   const size_t at = err.rfind("\n" + std::string(kPrefix));
-  const size_t begin = at != err.npos ? at + 1 : 0;
-  std::string line = err.substr(begin, err.find('\n', begin) - begin);
-  if (line.starts_with(kPrefix)) line = line.substr(kPrefix.size());
-  if (line.starts_with("error: ")) line = line.substr(7);
-  if (!line.empty()) return line;
+  std::string_view text = std::string_view(err).substr(at != err.npos ? at + 1 : 0);
+  if (text.starts_with(kPrefix)) text.remove_prefix(kPrefix.size());
+  if (text.starts_with(kError)) text.remove_prefix(kError.size());
+  if (const std::string_view below = text.substr(std::min(text.find('\n'), text.size())); below.starts_with(kCause))
+    text = below.substr(std::min(below.find_first_not_of(' ', kCause.size()), below.size()));
+  if (const std::string_view line = text.substr(0, text.find('\n')); !line.empty()) return std::string(line);
   return signal ? concat("ended by signal ", signal, " (", ::strsignal(signal), ")") : concat("exit code ", exit_code);
 }
 

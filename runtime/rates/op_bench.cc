@@ -1,6 +1,6 @@
-// Ops are timed on their stream, between two host functions that read the clock:
+// Ops are timed on their stream, between two marks as in a profile (exec/record/step_times.h):
 //
-//     issuing thread     hold | stamp launch stamp | stamp launch stamp | ... | let go | wait
+//     issuing thread     hold | mark launch mark | mark launch mark | ... | let go | wait
 //     stream             ............................................. op ... op ... op
 //
 // A round goes through all ops in the order of the program rather than through one many times, so that what an op finds
@@ -47,11 +47,6 @@ class Gate {
   bool is_open_ = false;
 };
 
-tsr_status read_clock(void* time, tsr_error*) noexcept {
-  *static_cast<std::chrono::steady_clock::time_point*>(time) = std::chrono::steady_clock::now();
-  return TSR_OK;
-}
-
 /// The first action of each op and shape, in list order, and how often the program has it.
 std::vector<std::pair<uint32_t, uint64_t>> distinct_ops(const Program& program, OpBench::Where where) {
   std::vector<std::pair<uint32_t, uint64_t>> distinct;
@@ -85,6 +80,7 @@ OpBench::OpBench(const Device& device, const Program& program, Where where)
                     .pointers = memory_->operands(action)});
     prepare(action, ops_.back());
   }
+  marks_ = std::make_unique<StepMarks>(device, ops_.size());
 }
 
 void OpBench::prepare(const Action& action, Op& op) const {
@@ -98,21 +94,24 @@ void OpBench::prepare(const Action& action, Op& op) const {
   op.kernel = make_kernel(device_, lowered, slots);
 }
 
-void OpBench::launch(Op& op) const {
-  call(device_.api().host_function, stream_.get(), &read_clock, &op.start);
-  call(device_.api().launch, op.kernel.get(), stream_.get(), op.pointers.data(), op.pointers.size());
-  call(device_.api().host_function, stream_.get(), &read_clock, &op.end);
+void OpBench::launch(size_t i) {
+  const Op& op = ops_[i];
+  const RankStream stream{&device_, stream_.get()};
+  marks_->mark_begin(stream, i);
+  call(device_.api().launch, op.kernel.get(), stream.handle, op.pointers.data(), op.pointers.size());
+  marks_->mark_end(stream, i);
 }
 
 void OpBench::run_round(bool is_held) {
   memory_->reset(stream_.get());
+  marks_->begin(times_);
   Gate gate;
   if (is_held) call(device_.api().host_function, stream_.get(), &Gate::run, &gate);
   try {
-    for (Op& op : ops_) {
+    for (size_t i = 0; i < ops_.size(); ++i) {
       // Earlier ops may have left gradients that are not finite, and an update with such gradients is skipped.
-      if (op.is_update) memory_->restore_fixed(stream_.get());
-      launch(op);
+      if (ops_[i].is_update) memory_->restore_fixed(stream_.get());
+      launch(i);
     }
   } catch (...) {
     gate.open();
@@ -120,6 +119,7 @@ void OpBench::run_round(bool is_held) {
   }
   gate.open();
   call_for(kRoundMs, device_.api().stream_synchronize, stream_.get(), kRoundMs);
+  marks_->end();
 }
 
 std::vector<OpRate> OpBench::measure(Progress* progress) {
@@ -130,8 +130,8 @@ std::vector<OpRate> OpBench::measure(Progress* progress) {
   for (; num_rounds < kLeastRounds || (num_rounds < kMostRounds && passed() < kSeconds); ++num_rounds) {
     if (progress) progress->at(std::min(num_rounds, kLeastRounds), kLeastRounds);
     run_round(true);
-    for (Op& op : ops_)
-      op.seconds += std::chrono::duration<double>(op.end - op.start).count();
+    for (size_t i = 0; i < ops_.size(); ++i)
+      ops_[i].seconds += static_cast<double>(times_.actions[i].end_ns - times_.actions[i].begin_ns) * 1e-9;
   }
   std::vector<OpRate> rates;
   for (Op& op : ops_) {

@@ -7,6 +7,7 @@
 
 #include "base/progress.h"
 #include "exec/device.h"
+#include "exec/record/step_times.h"
 #include "program/program.h"
 #include "rates/kernel_load.h"
 #include "rates/op_memory.h"
@@ -36,12 +37,11 @@ class OpBench {
     bool is_update = false;
     KernelHandle kernel;
     std::vector<void*> pointers;
-    Clock::time_point start = {}, end = {};
     double seconds = 0;  ///< of all rounds
   };
 
   void prepare(const Action& action, Op& op) const;
-  void launch(Op& op) const;
+  void launch(size_t i);
   /// All ops once; held back until all of them are issued, so that none waits for its launch.
   void run_round(bool is_held);
   const Op& largest() const;
@@ -51,6 +51,8 @@ class OpBench {
   std::vector<Op> ops_;
   std::unique_ptr<OpMemory> memory_;
   StreamHandle stream_;
+  std::unique_ptr<StepMarks> marks_;  // of ops_, as of actions
+  StepTimes times_;                   // of the last round
 };
 
 }  // namespace tessera::host

@@ -3,6 +3,7 @@
 
 #include <fstream>
 
+#include "doctor/child.h"
 #include "e2e/cli.h"
 #include "support/free_port.h"
 #include "support/paths.h"
@@ -56,6 +57,21 @@ TEST(Doctor, WhatDoesNotWorkHasARemedyAndIsTheExitCode) {
   const json failed = find(report, "communicators", "gloo");
   EXPECT_EQ(failed["level"], "failure");
   EXPECT_NE(failed["remedy"], "");
+}
+
+TEST(Doctor, NamesTheCauseWhereAJobOfSeveralRanksFailed) {
+  host::ChildResult child;
+  child.exit_code = 1;
+  child.err =
+      "[12:00:00] info: one\ntessera: the job failed before step 1 was done\n"
+      "  cause:        rank 1 (process 7 on vm): [a-device] local rank 1 has no GPU\n  ended when told to: rank 0\n";
+  EXPECT_EQ(child.reason(), "rank 1 (process 7 on vm): [a-device] local rank 1 has no GPU");
+  child.err = "tessera: the job failed before step 1 was done\n  cause:";
+  EXPECT_EQ(child.reason(), "exit code 1");
+  child.err = "[12:00:00] info: one\ntessera: error: no device";
+  EXPECT_EQ(child.reason(), "no device");
+  child.err = "";
+  EXPECT_EQ(child.reason(), "exit code 1");
 }
 
 TEST(Doctor, ReachesItsPeersAndComparesClocks) {
