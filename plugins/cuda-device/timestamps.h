@@ -10,7 +10,7 @@
 
 namespace tessera::cuda {
 
-/// Events with timing, of which each stands for one place in a stream.
+/// CUDA events with timing, one for each place in a stream.
 class Timestamps {
  public:
   Timestamps(const Context& context, uint64_t count);

@@ -78,7 +78,7 @@ TESSERA_EVERY_DEVICE_ON(AttentionInParts, InParts<AttentionExtents>, InParts<Att
                         InParts<AttentionExtents>{300'000, kHeads});
 
 // The same by cuDNN, which must take it in 16 bits: what it refuses is computed by the plain kernels, and looks right. So do
-// sequences of other than 128, 256, ... tokens before cuDNN 9.15.1. Skipped where there is no cuDNN.
+// sequences whose length is not a multiple of 128, before cuDNN 9.15.1. Skipped where there is no cuDNN.
 class CudnnAttentionInParts : public OpInParts<AttentionExtents> {
   void SetUp() override {
     if (!has_option(name(), kAttention)) GTEST_SKIP() << "the device has no cuDNN";
