@@ -1,8 +1,6 @@
 // `tessera doctor`: checks this machine. Anything that may crash or hang runs in a process of its own, with a time
 // limit. Under a launcher every rank tries to reach every other; rank 0 reports for all.
 
-#include <unistd.h>
-
 #include <iostream>
 
 #include "base/concat.h"
@@ -14,6 +12,7 @@
 #include "config/usage_error.h"
 #include "doctor/finding.h"
 #include "doctor/reach.h"
+#include "guard/supervisor.h"
 #include "launch/process_setup.h"
 #include "train/consistency.h"
 
@@ -134,7 +133,7 @@ int doctor_command(std::span<const std::string> arguments, const std::vector<std
   if (line.has("listen"))
     return listen_for_others(static_cast<uint16_t>(line.integer("listen", kDoctorPort, 1, 65535)));
   const std::vector<Peer> peers = line.has("peers") ? parse_peers(line.value("peers")) : std::vector<Peer>();
-  const RankEnvironment environment = read_rank_environment(process_environment(), getppid());
+  const RankEnvironment environment = read_rank_environment(process_environment(), starter_of_program());
   bool works = false;
   Findings findings;
   if (environment.rank == 0) findings = examine_here(line, works);

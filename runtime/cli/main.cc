@@ -89,15 +89,6 @@ bool may_use_plugins_from_elsewhere(std::span<char* const> arguments) {
   });
 }
 
-/// Ranks that a launcher has started have a parent that sees how they end.
-bool is_rank_of_several() {
-  try {
-    return read_rank_environment(process_environment(), ::getppid()).world_size > 1;
-  } catch (const std::exception&) {  // the command reports it
-    return true;
-  }
-}
-
 /// Runs the command; errors are printed and become the exit code.
 int run_guarded(const std::vector<std::string>& argv) {
   try {
@@ -135,7 +126,8 @@ int finish(int exit_code, bool is_watched) {
 int main(int argc, char** argv) {
   bool is_watched = tessera::host::take_ending_of_rank();  // before a plugin changes the environment
   const std::span arguments(argv, static_cast<size_t>(argc));
-  if (tessera::host::may_use_plugins_from_elsewhere(arguments) && !tessera::host::is_rank_of_several()) {
+  // Ranks of our launcher have a parent that sees how they end.
+  if (tessera::host::may_use_plugins_from_elsewhere(arguments) && !tessera::host::is_started_by_launcher()) {
     if (const auto exit_code = tessera::host::supervise()) return *exit_code;
     is_watched |= tessera::host::is_supervised();
   }

@@ -7,8 +7,6 @@
 //
 // The starter first plans the whole job, so that a mistake is reported once, before any rank is started.
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <functional>
 #include <iostream>
@@ -28,6 +26,7 @@
 #include "config/flag_table.h"
 #include "config/usage_error.h"
 #include "data/examples/idx_pair.h"
+#include "guard/supervisor.h"
 #include "launch/launcher.h"
 #include "launch/process_setup.h"
 #include "launch/rank_environment.h"
@@ -257,7 +256,7 @@ int train_as_rank_of(FlagSet set, const RankEnvironment& environment, std::span<
 
 int run_ranks(FlagSet set, std::span<const std::string> arguments, const std::vector<std::string>& argv) {
   raise_descriptor_limit();
-  const RankEnvironment environment = read_rank_environment(process_environment(), getppid());
+  const RankEnvironment environment = read_rank_environment(process_environment(), starter_of_program());
   if (environment.world_size > 1) return train_as_rank_of(set, environment, arguments);
   const RunFlags flags = flags_of(set, arguments);
   if (flags.help) {

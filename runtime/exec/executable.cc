@@ -28,10 +28,13 @@ constexpr milliseconds kQuestion{1000};          // between two calls of `cancel
 /// Interval of polling. On one device errors reach the streams that wait for the failed work; other streams, and those
 /// of the other device, learn of them only from the host.
 constexpr int64_t kPollMs = 10;
-/// Maximum number of actions that are issued after one that waits at an unsignalled semaphore. A CUDA stream blocks the
-/// issuing thread after about a thousand pending launches, and a blocked thread cannot notice that the awaited action
-/// failed.
-constexpr size_t kMaxAfterWait = 128;
+/// A CUDA stream blocks the issuing thread after about this many pending launches, and a blocked thread cannot notice
+/// that the action that another waits for has failed.
+constexpr size_t kMaxPendingLaunches = 1000;
+/// More than any action makes: a loss in chunks some 40, attention in parts as many.
+constexpr size_t kMaxLaunchesOfAction = 60;
+/// Maximum number of actions that are issued after one that waits at an unsignalled semaphore.
+constexpr size_t kMaxAfterWait = kMaxPendingLaunches / kMaxLaunchesOfAction;
 
 /// False after `timeout_ms`; throws the stream's error.
 bool is_done(const RankStream& stream, int64_t timeout_ms) {

@@ -51,9 +51,11 @@ std::optional<mode_t> creation_mask() {
 
 ProcessState::ProcessState()
     : computing_(computing_now()), c_locale_(std::setlocale(LC_ALL, nullptr)), creation_mask_(creation_mask()) {
+  know_this_thread();  // it has its stack for handlers from then on
   for (int signal = 1; signal < NSIG; ++signal)
     ::sigaction(signal, nullptr, &signals_[signal]);
   ::pthread_sigmask(SIG_SETMASK, nullptr, &mask_);
+  ::sigaltstack(nullptr, &handler_stack_);
   for (size_t i = 0; i < kTimers.size(); ++i)
     ::getitimer(kTimers[i], &timers_[i]);
   for (size_t i = 0; i < limits_.size(); ++i)
@@ -77,8 +79,9 @@ std::string ProcessState::restore() {
   std::string changes;
   for (const auto part :
        {&ProcessState::restore_computing, &ProcessState::restore_signals, &ProcessState::restore_mask,
-        &ProcessState::restore_timers, &ProcessState::restore_limits, &ProcessState::restore_locale,
-        &ProcessState::restore_folder, &ProcessState::restore_files, &ProcessState::restore_creation_mask}) {
+        &ProcessState::restore_handler_stack, &ProcessState::restore_timers, &ProcessState::restore_limits,
+        &ProcessState::restore_locale, &ProcessState::restore_folder, &ProcessState::restore_files,
+        &ProcessState::restore_creation_mask}) {
     const std::string change = (this->*part)();
     if (!change.empty()) changes += concat(changes.empty() ? "" : ", and ", change);
   }
@@ -111,6 +114,13 @@ std::string ProcessState::restore_mask() {
   if (names.empty()) return "";
   ::pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
   return concat("changes whether the calling thread blocks ", names, "; only threads of its own are a plugin's to set");
+}
+
+std::string ProcessState::restore_handler_stack() {
+  stack_t now{};
+  if (::sigaltstack(nullptr, &now) != 0 || now.ss_sp == handler_stack_.ss_sp) return "";
+  ::sigaltstack(&handler_stack_, nullptr);
+  return "changes the stack of the calling thread's signal handlers (sigaltstack), without which a crash is not reported";
 }
 
 std::string ProcessState::restore_timers() {

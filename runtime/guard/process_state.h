@@ -20,7 +20,7 @@ inline constexpr const char* kClosesFiles = "closes files of the host; a plugin 
 
 /// The state when it was made:
 ///   - how this thread computes: rounding, and whether denormals are flushed to zero, which changes results silently
-///   - what signals do, and which of them this thread blocks
+///   - what signals do, which of them this thread blocks, and the stack of its handlers
 ///   - timers that end the process, and its limits
 ///   - the locale, in which numbers are written and read
 ///   - the current folder
@@ -41,6 +41,7 @@ class ProcessState {
   std::string restore_computing();
   std::string restore_signals();
   std::string restore_mask();
+  std::string restore_handler_stack();
   std::string restore_timers();
   std::string restore_limits();
   std::string restore_locale();
@@ -52,6 +53,7 @@ class ProcessState {
   uint64_t computing_;
   std::array<struct sigaction, NSIG> signals_{};
   sigset_t mask_;
+  stack_t handler_stack_{};
   static constexpr std::array kTimers = {ITIMER_REAL, ITIMER_VIRTUAL, ITIMER_PROF};
   std::array<itimerval, kTimers.size()> timers_{};
   std::array<rlimit, RLIM_NLIMITS> limits_{};

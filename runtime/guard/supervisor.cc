@@ -1,9 +1,11 @@
 // What a plugin does to its process by instructions of its own, nothing inside the process can see: the system call
 // that ends it with 0, SIGKILL, SIGSTOP, a crash after it has taken the handler away. The ranks of our launcher have a
-// parent that sees it; this is the parent of a run whose ranks are threads, of a single rank, and of the launcher
-// itself, which plans with the plugins first.
+// parent that sees it; this is the parent of a run whose ranks are threads, of a single rank, of the launcher itself,
+// which plans with the plugins first, and of a rank that a foreign launcher has started, which would take exit code 0
+// for a success.
 //
 //     shell -> supervisor -> the run (threads, or the launcher -> rank, rank, ...)
+//     torchrun -> supervisor -> rank
 
 #include "guard/supervisor.h"
 
@@ -24,6 +26,7 @@
 namespace tessera::host {
 namespace {
 
+pid_t starter = 0;  // of a supervisor
 constexpr timespec kTick = {0, 50'000'000};
 
 /// The child while it is stopped, which a time limit counts by ticks: none pass while this process is stopped too.
@@ -118,6 +121,10 @@ bool is_supervised() {
   return ending != &ending_here;
 }
 
+int starter_of_program() {
+  return starter != 0 ? starter : ::getppid();
+}
+
 std::optional<int> supervise(int64_t stopped_ms) {
   const SharedEndings* shared = nullptr;  // as long as the process
   try {
@@ -129,6 +136,7 @@ std::optional<int> supervise(int64_t stopped_ms) {
   const sigset_t signals = signals_of_parent();
   sigset_t before;
   pthread_sigmask(SIG_BLOCK, &signals, &before);
+  starter = ::getppid();
   const pid_t parent = ::getpid(), child = ::fork();
   if (child >= 0) ending = &(*shared)[0];
   if (child > 0) return exit_code_for(wait_for(child, signals, stopped_ms));

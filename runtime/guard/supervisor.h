@@ -25,4 +25,8 @@ std::optional<int> supervise(int64_t stopped_ms = 300'000);
 /// In the child.
 bool is_supervised();
 
+/// The process that has started the program: the parent, or in a child of supervise() the parent's. A foreign
+/// launcher's ranks have it in common (read_rank_environment). 0 if it has died.
+int starter_of_program();
+
 }  // namespace tessera::host

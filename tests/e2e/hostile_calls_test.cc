@@ -57,6 +57,7 @@ TEST(HostileCall, ThatChangesTheProcessIsNamed) {
   const std::map<std::string, std::string> sentences = {
       {"signals", "changes what SIGINT does"},
       {"mask", "changes whether the calling thread blocks SIGUSR2"},
+      {"handler-stack", "changes the stack of the calling thread's signal handlers"},
       {"timer", "sets a timer of the process"},
       {"limits", "changes a limit of the process"},
       {"locale", "changes the locale"},
@@ -70,7 +71,7 @@ TEST(HostileCall, ThatChangesTheProcessIsNamed) {
     expect_named(train_threads("lower-" + fault), {"strategy hostile on axis dp", kHostile, in_lower});
     expect_named(train_wrapped("create-" + fault, kNoFlag, "hostile"), {"hostile-comm.so", in_create}, 1);
   }
-  for (const std::string fault : {"mask", "timer", "limits", "close-files"})
+  for (const std::string fault : {"mask", "handler-stack", "timer", "limits", "close-files"})
     expect_named(info("load-" + fault), {"in its constructors (while it is loaded) " + sentences.at(fault)}, 2);
   expect_named(train_wrapped("create-close-files", kNoFlag, "hostile-gloo"),
                {"hostile-gloo-comm.so", "closes files of the host"}, 1);

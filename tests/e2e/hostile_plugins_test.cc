@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "e2e/hostile.h"
+#include "support/free_port.h"
 #include "support/paths.h"
 
 namespace tessera::testing {
@@ -133,6 +134,26 @@ TEST(HostilePlugin, ThatEndsItsProcessByItselfDoesNotSucceed) {
                     "--strategy=dp=" + kHostile, "--verify"},
                    "lower-exit-by-instruction"),
                {text}, 1);
+}
+
+// To whom 0 is a success.
+TEST(HostilePlugin, ThatEndsARankOfAnotherLauncherDoesNotSucceed) {
+  const int port = free_port() - 1;
+  std::vector<std::unique_ptr<Command>> ranks;
+  for (const int rank : {0, 1}) {
+    auto environment = torchrun_variables(rank, 2, port);
+    environment["TESSERA_TEST_FAULT"] = "submit-exit-by-instruction";
+    ranks.push_back(std::make_unique<Command>(
+        tessera(train_with({"--comm=hostile-gloo", "--strategy=ddp", "--plugin-dir=" + binary_dir("tests/bad_plugins")})),
+        environment));
+  }
+  bool is_said = false;
+  for (const auto& rank : ranks) {
+    const CommandResult result = rank->wait();
+    EXPECT_EQ(result.exit_code, 1) << result.err;
+    is_said |= result.err.find("a plugin has ended the process of the run with exit code 0") != std::string::npos;
+  }
+  EXPECT_TRUE(is_said);
 }
 #endif
 

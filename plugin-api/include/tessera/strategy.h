@@ -7,7 +7,8 @@
  * options only, and they communicate with no other rank; the host plans other ranks by calling them with other
  * coordinates, on any thread. An instance has one state: what it does never changes. To find the place for a
  * collective, ask which actions bind a parameter, a gradient or a value, and which of them writes it last: the program
- * has no markers.
+ * has no markers. A view is read only: the host compares it with its own after layout and lower, and ends the run,
+ * naming the function, where it was written to.
  *
  * What data parallelism does to two lines of a step (tests/golden/programs/two-blocks-ddp.txt): after the last action
  * that writes a gradient it inserts its sum,

@@ -1,7 +1,5 @@
 // `tessera bench comm`: reads the flags and starts the ranks; comm_rank.cc measures. Needs no model.
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <iostream>
 
@@ -13,6 +11,7 @@
 #include "config/default_plugins.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
+#include "guard/supervisor.h"
 #include "job/choose_communicator.h"
 #include "plugins/loader.h"
 
@@ -158,7 +157,7 @@ int bench_comm_command(std::span<const std::string> arguments, const std::vector
     std::cout << help_of(kSyntax);
     return 0;
   }
-  const RankEnvironment environment = read_rank_environment(process_environment(), getppid());
+  const RankEnvironment environment = read_rank_environment(process_environment(), starter_of_program());
   const Log log(LogLevel::info, environment.rank, environment.world_size);
   const auto requested = static_cast<int>(line.integer("nproc", 0, 1, 1 << 16));
   const int num_ranks = environment.world_size > 1 ? environment.world_size : line.has("nproc") ? requested : 2;

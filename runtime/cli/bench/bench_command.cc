@@ -1,8 +1,6 @@
 // `tessera bench rates`: measures the ops and transfers of a job's step on this machine, for `plan --rates`. Also holds
 // what the parts of `tessera bench` share.
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <iostream>
 
@@ -15,6 +13,7 @@
 #include "cli/flags_help_text.h"
 #include "cli/outputs.h"
 #include "config/usage_error.h"
+#include "guard/supervisor.h"
 #include "plan/job_plan.h"
 #include "plugins/host_services.h"
 #include "rates/measure.h"
@@ -65,7 +64,7 @@ int bench_rates(std::span<const std::string> arguments, const std::vector<std::s
     std::cout << flags_help_text(flags);
     return 0;
   }
-  const RankEnvironment environment = read_rank_environment(process_environment(), getppid());
+  const RankEnvironment environment = read_rank_environment(process_environment(), starter_of_program());
   const int requested = requested_world(flags.config);
   const int num_ranks = std::max(1, environment.world_size > 1 ? environment.world_size : requested);
   ranks_to_start(requested, environment);

@@ -93,6 +93,11 @@ static inline void faults_hold_output(void) {
   while (!__atomic_load_n(&is_held, __ATOMIC_ACQUIRE))
     sched_yield();
 }
+/* A stack overflow then ends the process without a word. */
+static inline void faults_take_handler_stack(void) {
+  const stack_t none = {NULL, SS_DISABLE, 0};
+  sigaltstack(&none, NULL);
+}
 static inline void faults_limit_files(void) {
   const struct rlimit few = {16, 16};
   setrlimit(RLIMIT_NOFILE, &few);
@@ -129,6 +134,7 @@ static inline void faults_at(const char* place) {
   if (is_fault(place, "timer")) faults_set_timer();
   if (is_fault(place, "timer-and-hang")) faults_set_timer(), faults_hang();
   if (is_fault(place, "mask")) faults_block(SIGUSR2);
+  if (is_fault(place, "handler-stack")) faults_take_handler_stack();
   if (is_fault(place, "limits")) faults_limit_files();
   if (is_fault(place, "close-files")) syscall(SYS_close_range, 3u, ~0u, 0u);
   if (is_fault(place, "environment")) clearenv();
