@@ -29,4 +29,12 @@ set(CPACK_DEBIAN_CUDA_PACKAGE_NAME tessera-cuda)
 set(CPACK_DEBIAN_CUDA_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_CUDA_PACKAGE_DEPENDS "tessera (= ${PROJECT_VERSION})")
 set(CPACK_COMPONENT_CUDA_DESCRIPTION "Plugins of Tessera for NVIDIA GPUs: cuda-device and nccl-comm.")
+
+# Where Debian's packages have it.
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/tessera RENAME copyright
+        COMPONENT runtime)
+if(TESSERA_HAS_CUDA)
+  install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/tessera-cuda RENAME copyright
+          COMPONENT cuda)
+endif()
 include(CPack)

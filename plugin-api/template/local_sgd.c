@@ -76,7 +76,8 @@ static tsr_status average(const tsr_edit* edit, tsr_action* all_reduce, const ts
 static tsr_status lower(tsr_strategy* strategy, const tsr_program_view* view, const tsr_edit* edit, tsr_error* err) {
   if (!TSR_HAS(view, tsr_program_view, optimizer) || !TSR_HAS_FN(edit, tsr_edit, insert))
     return fail(err, TSR_E_ABI, "lower: struct_size of the view or the edit table is smaller than ABI 0.12 requires");
-  if (view->purpose > TSR_PURPOSE_EVAL) return fail(err, TSR_E_UNSUPPORTED, "lower: a program of unknown purpose");
+  if (view->purpose > TSR_PURPOSE_EVAL || view->reduce_every > TSR_EVERY_MICRO_BATCH)
+    return fail(err, TSR_E_UNSUPPORTED, "lower: unknown purpose, or point at which gradients are reduced");
   if (view->purpose != TSR_PURPOSE_STEP || view->variant != strategy->every - 1) return TSR_OK;
   tsr_action all_reduce = TSR_ACTION_INIT;
   all_reduce.kind = TSR_ACTION_ALL_REDUCE;

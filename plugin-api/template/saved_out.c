@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* saved-out: what the forward keeps for the backward waits in host memory. A whole offload policy in C11. A policy
  * moves nothing: it tells the host which items (buffers) leave device memory after which visit, and how many visits
- * before their next use they are fetched. docs/plugin-abi.md has the rules, tessera/offload.h the contract. */
+ * before their next use they are fetched. plugin-abi.md has the rules, tessera/offload.h the contract. */
 #include <stdlib.h>
 #include <tessera/helpers.h>
 #include <tessera/offload.h>

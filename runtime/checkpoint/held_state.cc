@@ -102,6 +102,7 @@ HeldTensor own_state(const Program& program, const Buffer& buffer) {
   HeldTensor tensor;
   tensor.name = tensor.shared_name = own_state_name(program.mesh->rank(program.coordinates), name);
   tensor.dtype = buffer.dtype;
+  tensor.state = buffer.state;
   tensor.is_owner = true;
   tensor.ranges = {{0, buffer.num_elements}};
   tensor.places = {{buffer.id, 0, buffer.num_elements}};

@@ -21,6 +21,7 @@ struct HeldTensor {
   int num_replicas = 1;     ///< of the parameters, which each train on their own
   int parameter = -1;       ///< in the model; -1: a strategy's own
   tsr_dtype dtype = TSR_F32;
+  StateDescription state = {};  ///< of a strategy's own
   bool is_moment = false;
   bool is_owner = false;             ///< of the ranks that hold these elements this one saves them
   std::vector<ElementRange> ranges;  ///< of the whole parameter, ascending, disjoint

@@ -69,6 +69,7 @@ struct SavedTensor {
   std::string dtype;  ///< as in safetensors
   std::vector<uint64_t> shape;
   std::vector<TensorPart> parts;  ///< together hold every element once
+  uint32_t version = 0;           ///< of a strategy's own state (tsr_state_description)
 
   uint64_t num_elements() const;
 };

@@ -66,6 +66,12 @@ TensorPart read_part(const JsonFields& fields, const SavedTensor& tensor, size_t
 /// `ranges_left`: null: the parts need not be the whole tensor.
 SavedTensor read_tensor(const JsonFields& fields, size_t num_files, uint64_t* ranges_left, bool is_parameter) {
   SavedTensor tensor{fields.text("dtype"), fields.numbers("shape"), {}};
+  if (fields.has("version")) {
+    const uint64_t version = fields.number("version");
+    if (is_parameter || version == 0 || version > UINT32_MAX)
+      fields.refuse("version", "is ", version, "; a strategy's own state may have one from 1 to ", UINT32_MAX);
+    tensor.version = static_cast<uint32_t>(version);
+  }
   checked_bytes(fields, tensor, is_parameter);
   for (const JsonFields& part : fields.objects("parts"))
     tensor.parts.push_back(read_part(part, tensor, num_files));
@@ -74,7 +80,7 @@ SavedTensor read_tensor(const JsonFields& fields, size_t num_files, uint64_t* ra
     all.insert(all.end(), part.ranges.begin(), part.ranges.end());
   if (ranges_left && !cover_once(all, tensor.num_elements(), *ranges_left))
     fields.refuse("parts", "do not hold each of the tensor's ", tensor.num_elements(), " elements once");
-  fields.require_only({"dtype", "shape", "parts"});
+  fields.require_only({"dtype", "shape", "parts", "version"});
   return tensor;
 }
 

@@ -80,6 +80,7 @@ Json tensors_json(const std::map<std::string, SavedTensor, std::less<>>& tensors
       parts.push_back({{"file", part.file}, {"ranges", ranges}, {"crc32c", part.crc32c}});
     }
     object[name] = {{"dtype", tensor.dtype}, {"shape", tensor.shape}, {"parts", parts}};
+    if (tensor.version) object[name]["version"] = tensor.version;
   }
   return object;
 }

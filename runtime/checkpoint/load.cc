@@ -143,6 +143,30 @@ int num_replicas(const Checkpoint& checkpoint, const std::string& tensor) {
   return count;
 }
 
+namespace {
+
+/// Why what was saved is not this state, as a sentence. Empty: it is.
+std::string difference(const SavedTensor& saved, const HeldTensor& tensor) {
+  if (saved.dtype != safetensors_dtype(tensor.dtype) || saved.num_elements() != tensor.num_elements())
+    return concat(tensor.name, " has ", saved.num_elements(), " elements of ", saved.dtype, " there and ",
+                  tensor.num_elements(), " of ", safetensors_dtype(tensor.dtype), " here");
+  if (saved.version != tensor.state.version)
+    return concat(tensor.name, " has version ", saved.version, " there and ", tensor.state.version, " here");
+  return "";
+}
+
+}  // namespace
+
+std::vector<HeldTensor> kept_own_state(const Checkpoint& checkpoint, std::span<const HeldTensor> tensors) {
+  std::vector<HeldTensor> kept;
+  for (const HeldTensor& tensor : tensors) {
+    if (tensor.parameter >= 0 || tensor.state.on_change != TSR_ON_CHANGE_KEEP) continue;
+    const auto saved = checkpoint.index().tensors.find(tensor.name);
+    if (saved != checkpoint.index().tensors.end() && difference(saved->second, tensor).empty()) kept.push_back(tensor);
+  }
+  return kept;
+}
+
 std::string obstacle_to_own_state(const Checkpoint& checkpoint, std::span<const HeldTensor> tensors, int rank,
                                   const RunDescription& run) {
   const CheckpointIndex& index = checkpoint.index();
@@ -158,9 +182,7 @@ std::string obstacle_to_own_state(const Checkpoint& checkpoint, std::span<const 
     if (tensor.parameter >= 0) continue;
     const auto saved = index.tensors.find(tensor.name);
     if (saved == index.tensors.end()) return concat("the checkpoint has no ", tensor.name);
-    if (saved->second.dtype != safetensors_dtype(tensor.dtype) || saved->second.num_elements() != tensor.num_elements())
-      return concat(tensor.name, " has ", saved->second.num_elements(), " elements of ", saved->second.dtype,
-                    " there and ", tensor.num_elements(), " of ", safetensors_dtype(tensor.dtype), " here");
+    if (std::string differs = difference(saved->second, tensor); !differs.empty()) return differs;
     --num_left;
   }
   return num_left ? concat("the checkpoint has ", num_left, " more buffers of rank ", rank) : "";

@@ -43,6 +43,10 @@ int num_replicas(const Checkpoint& checkpoint, const std::string& tensor);
 std::string obstacle_to_own_state(const Checkpoint& checkpoint, std::span<const HeldTensor> tensors, int rank,
                                   const RunDescription& run);
 
+/// Those of them that a rank goes on with all the same: described to be kept, and in the checkpoint under the number of
+/// this rank with the same type, length and version.
+std::vector<HeldTensor> kept_own_state(const Checkpoint& checkpoint, std::span<const HeldTensor> tensors);
+
 using WriteBytes = std::function<void(const StatePlace& place, std::span<const std::byte> elements)>;
 /// Reads it, if obstacle_to_own_state() is empty. Throws what Checkpoint::read_bytes throws.
 void load_own_state(const Checkpoint& checkpoint, std::span<const HeldTensor> tensors, const WriteBytes& write);

@@ -84,6 +84,7 @@ RankPart write_rank_part(const std::string& folder, int rank, std::span<const He
     SavedTensor& saved = part.tensors[tensor->name];
     saved.dtype = safetensors_dtype(tensor->dtype);
     saved.shape = shape_of(*tensor, shapes);
+    saved.version = tensor->state.version;
     saved.parts.push_back({0, strided(tensor->ranges), write_tensor(file, *tensor, read, piece)});
   }
   file.commit();

@@ -24,6 +24,15 @@ const tsr_action& checked_action(const tsr_action* action) {
   return *action;
 }
 
+const tsr_state_description& checked_state(const tsr_state_description* state) {
+  checked(state, "the description of state");
+  if (!TSR_HAS(state, tsr_state_description, reserved))
+    throw Error(TSR_E_ABI, "the description of state has struct_size " + std::to_string(state->struct_size) +
+                               ", which is too small");
+  if (state->reserved) throw Error(TSR_E_INVALID_ARGUMENT, "the reserved word of the description of state is not 0");
+  return *state;
+}
+
 const tsr_layout_entry& checked_entry(const tsr_layout_entry* entry) {
   checked(entry, "the layout entry");
   check_array(entry->coordinates, entry->num_coordinates, "the layout entry's array coordinates");

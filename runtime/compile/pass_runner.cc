@@ -106,6 +106,9 @@ tsr_edit edit_functions() {
       *action = rewriter(ctx, "complete").complete(home);
     });
   };
+  t.describe_state = [](void* ctx, uint64_t buffer, const tsr_state_description* state, tsr_error* err) noexcept {
+    return guard(err, kDomain, [&] { rewriter(ctx, "describe_state").describe_state(buffer, checked_state(state)); });
+  };
   return t;
 }
 

@@ -328,6 +328,18 @@ uint64_t Rewriter::complete(uint64_t id) {
   return last;
 }
 
+void Rewriter::describe_state(uint64_t id, const tsr_state_description& state) {
+  Buffer& described = buffer(id);
+  if (described.kind != TSR_BUFFER_PLUGIN || !described.persistent || described.strategy != strategy_)
+    throw invalid("buffer " + described.name + " is not a persistent one of the strategy's own (TSR_BUFFER_PLUGIN)");
+  if (state.on_change < TSR_ON_CHANGE_RESET || state.on_change > TSR_ON_CHANGE_REFUSE)
+    throw invalid(std::to_string(state.on_change) + " does not say what becomes of state (TSR_ON_CHANGE_*)");
+  const StateDescription description{state.version, state.on_change};
+  if (described.state != StateDescription() && described.state != description)
+    throw invalid("buffer " + described.name + " is described twice, and not alike");
+  described.state = description;
+}
+
 void Rewriter::collect_garbage() {
   erase_replaced_homes();
   program_.erase_unused_buffers(actions_);

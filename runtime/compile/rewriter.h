@@ -34,6 +34,7 @@ class Rewriter {
   void wait_for(uint64_t action, uint64_t earlier);
   void collect_garbage();
   uint64_t complete(uint64_t home);
+  void describe_state(uint64_t buffer, const tsr_state_description& state);
 
  private:
   using Position = std::list<Action>::iterator;

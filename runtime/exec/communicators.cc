@@ -21,17 +21,6 @@
 #include "verify/diagnostics.h"
 
 namespace tessera::host {
-namespace {
-
-using std::chrono::milliseconds;
-
-// A collective that exceeds its time-out by these ends the run.
-constexpr milliseconds kGrace(2'000);
-constexpr int kGraceShare = 20;
-constexpr milliseconds kMaxStep(1'000);  // between two checks; more than this was not spent in the collective
-
-}  // namespace
-
 tsr_comm* create_communicator(const CommunicatorSetup& setup, const Device& device, const GroupMember& member,
                               const std::string& rendezvous, const uint32_t* cancel) {
   tsr_comm_create_args args{};
@@ -51,41 +40,6 @@ tsr_comm* create_communicator(const CommunicatorSetup& setup, const Device& devi
   args.store_host = str(setup.store_host);
   args.cancel = cancel;
   return create_by<tsr_comm>(false, setup.api->create, &args);
-}
-
-tsr_status CollectiveClock::count(void* counter, tsr_error*) noexcept {
-  static_cast<std::atomic<uint64_t>*>(counter)->fetch_add(1, std::memory_order_release);
-  return TSR_OK;
-}
-
-void CollectiveClock::begin_run() {
-  submitted_.clear();
-  num_begun_ = num_ended_ = 0;
-  seen_ = 0;
-  age_ = {};
-}
-
-void CollectiveClock::submit_begin(const RankStream& stream, const tsr_collective& collective) {
-  submitted_.push_back(&collective);
-  call(stream.api().host_function, stream.handle, &count, &num_begun_);
-}
-
-void CollectiveClock::submit_end(const RankStream& stream) {
-  call(stream.api().host_function, stream.handle, &count, &num_ended_);
-}
-
-void CollectiveClock::check(const std::string& communicator, const void* submit) {
-  const uint64_t num_ended = num_ended_.load(std::memory_order_acquire), num_begun = num_begun_;
-  const auto now = Clock::now();
-  const auto passed = std::min<Clock::duration>(now - std::exchange(last_look_, now), kMaxStep);
-  const bool is_at_work = num_begun > num_ended && num_begun <= submitted_.size();
-  age_ = is_at_work && num_begun == std::exchange(seen_, num_begun) ? age_ + passed : Clock::duration();
-  if (!is_at_work) return;
-  const tsr_collective& c = *submitted_[num_begun - 1];
-  const milliseconds timeout(c.timeout_ms);
-  if (age_ <= timeout + kGrace + timeout / kGraceShare) return;
-  end_run(concat(plugin_text(submit), " has not ended ", view(c.label), " on ", communicator, " (its collective ",
-                 c.sequence, ") within ", c.timeout_ms, " ms, and reported no error, so the run ends"));
 }
 
 Communicators::Key Communicators::key_of(const Program& program, const Action& action) {

@@ -1,8 +1,6 @@
 // The communicators of one rank: one per (group, comm stream), all made at start.
 #pragma once
 
-#include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "exec/device.h"
+#include "exec/watch/collective_clock.h"
 #include "program/program.h"
 #include "tessera/communicator.h"
 
@@ -45,37 +44,6 @@ struct GroupMember {
 /// members and this group's alone. Throws the plugin's error. [control-thread]
 tsr_comm* create_communicator(const CommunicatorSetup& setup, const Device& device, const GroupMember& member,
                               const std::string& rendezvous, const uint32_t* cancel);
-
-/// A communicator has its own time-outs, and its error names the missing ranks. This clock is for one that breaks them:
-/// its work never ends and reports nothing, and the run would hang.
-///
-/// It follows the collectives of one communicator in one run of a program: host functions on its stream mark when each
-/// begins and ends. Used on CPU streams, where such a function costs next to nothing.
-class CollectiveClock {
- public:
-  CollectiveClock() = default;
-  CollectiveClock(const CollectiveClock&) = delete;
-  CollectiveClock& operator=(const CollectiveClock&) = delete;
-
-  /// Nothing is in flight. [issue-thread, like the others]
-  void begin_run();
-  /// `collective` is submitted between the two calls, and lives until the run has ended.
-  void submit_begin(const RankStream& stream, const tsr_collective& collective);
-  void submit_end(const RankStream& stream);
-  /// Ends the run if the running collective exceeds its time-out by 5 % and two seconds. Call it often: more than a
-  /// second since the last call counts as one second, since the process may have been stopped.
-  void check(const std::string& communicator, const void* submit);
-
- private:
-  using Clock = std::chrono::steady_clock;
-  static tsr_status count(void* counter, tsr_error* err) noexcept;
-
-  std::atomic<uint64_t> num_begun_{0}, num_ended_{0};  // by the stream's thread
-  std::vector<const tsr_collective*> submitted_;
-  uint64_t seen_ = 0;  // num_begun_ at the last check
-  Clock::time_point last_look_ = {};
-  Clock::duration age_ = {};  // of the running collective
-};
 
 /// A communicator and the number of its collectives in all runs so far.
 struct Communicator {

@@ -55,7 +55,8 @@ Executable::Executable(const Program& program, const MemoryPlan& memory, Executi
     : program_(program),
       memory_(memory),
       context_(context),
-      commands_(build_commands(program, memory, context, first_not_finite_)) {
+      commands_(build_commands(program, memory, context, first_not_finite_)),
+      progress_(context.device()) {
   const auto is_collective = [](const auto& command) { return command->comm != nullptr; };
   if (!commands_.syncs.empty() || std::ranges::any_of(commands_.list, is_collective)) load_kernels();
 }
@@ -82,7 +83,8 @@ void Executable::load_kernels() const {
   }
 }
 
-/// With `marks`, the action is enclosed by two on its stream: after its waits, and before the event that others wait for.
+/// With `marks`, the action is enclosed by two on its stream: after its waits, and before the event that others wait
+/// for.
 void Executable::issue(size_t action, StepMarks* marks) {
   Command& command = *commands_.list[action];
   const tsr_device_interface& api = command.stream.api();
@@ -149,6 +151,7 @@ void Executable::issue_all(const Cancelled& cancelled, StepMarks* marks) {
     }
     if (i == first_write_) before_write_();
     issue(i, marks);
+    if (!is_capturing_) progress_.issued(i, commands_.list[i]->stream);
   }
 }
 
@@ -231,6 +234,7 @@ void Executable::run(const Cancelled& cancelled, StepTimes* times) {
     for (const auto& sync : commands_.syncs)
       sync->begin_run();
     context_.comms().begin_run();
+    progress_.begin_run();
     for (const auto& command : commands_.list)
       if (command->comm) command->collective.sequence = command->comm->num_collectives++;
     const bool is_step = program_.purpose == TSR_PURPOSE_STEP;
@@ -258,11 +262,13 @@ void Executable::capture(const Cancelled& cancelled) {
   has_tried_capture_ = true;
   std::string why = obstacle_to_capture(context_, program_);
   const bool has_tried = why.empty();
+  is_capturing_ = true;
   try {
     if (has_tried) graph_.emplace(context_.device(), commands_.streams, [&] { issue_all(cancelled, nullptr); });
   } catch (const Error& e) {
     why = e.what();
   }
+  is_capturing_ = false;
   if (context_.graphs().all_agree(graph_.has_value())) return;
   if (graph_) why = "another rank could not capture its step";
   graph_.reset();
@@ -279,7 +285,10 @@ void Executable::finish(const Cancelled& cancelled, bool is_graph) {
     std::erase_if(busy, [&](const RankStream& stream) { return is_done(stream, std::exchange(timeout_ms, 0)); });
     context_.comms().check();  // also after work has ended: not every stream can fail
     if (busy.empty()) break;
-    if (is_graph) check_deadline(start);
+    if (is_graph)
+      check_deadline(start);
+    else
+      progress_.check(context_.comms().timeout_ms(program_));
     if (Clock::now() < question) continue;
     ask(cancelled);
     question += kQuestion;
@@ -290,9 +299,11 @@ void Executable::finish(const Cancelled& cancelled, bool is_graph) {
 /// In a graph no collective has its own timeout, so the whole step is timed against the longest one without a graph.
 void Executable::check_deadline(Clock::time_point start) const {
   const milliseconds timeout(context_.comms().timeout_ms(program_));
-  if (context_.comms().empty() || Clock::now() - start < longest_run_ + timeout) return;
-  throw Error(TSR_E_DEADLINE, "a step that runs as a graph has taken " + std::to_string(timeout.count()) +
-                                  " ms (--timeout-ms) longer than without a graph; is another rank still running?");
+  if (Clock::now() - start < longest_run_ + timeout) return;
+  throw Error(TSR_E_DEADLINE,
+              "a step that runs as a graph has taken " + std::to_string(timeout.count()) +
+                  " ms (--timeout-ms) longer than without a graph; " +
+                  (context_.comms().empty() ? "the device's work does not end" : "is another rank still running?"));
 }
 
 void Executable::stop_after_error() {

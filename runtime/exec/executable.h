@@ -14,6 +14,7 @@
 #include "exec/execution_context.h"
 #include "exec/graph.h"
 #include "exec/record/step_times.h"
+#include "exec/watch/progress_clock.h"
 #include "memory/memory_plan.h"
 #include "program/state_place.h"
 
@@ -79,6 +80,8 @@ class Executable {
   bool has_run_ = false;
   bool has_tried_capture_ = false;
   Clock::duration longest_run_{0};  // without a graph
+  ProgressClock progress_;          // likewise
+  bool is_capturing_ = false;
   std::optional<Graph> graph_;
   std::optional<StepMarks> marks_;  // from the first run that is recorded on
 };

@@ -72,6 +72,9 @@ class PersistentPart {
     const Buffer& known = *found->second.buffer;
     const std::string what = "persistent " + std::string(buffer_kind_name(buffer.kind)) + " buffer " + buffer.name;
     if (found->second.program == program) throw Error(TSR_E_INTERNAL, "one program has the " + what + " twice");
+    if (known.state != buffer.state)
+      throw Error(TSR_E_INVALID_ARGUMENT, "two programs describe the " + what +
+                                              " differently (describe_state); describe it alike in all of them");
     if (std::tie(known.num_elements, known.dtype, known.memory) !=
         std::tie(buffer.num_elements, buffer.dtype, buffer.memory))
       throw Error(TSR_E_INTERNAL,

@@ -72,6 +72,18 @@ class Walk {
   std::unordered_map<uint64_t, MovePhase> phase_of_use_;  // by buffer: of the use seen last
 };
 
+MovePhase move_phase(Phase phase) {
+  switch (phase) {
+    case Phase::forward:
+      return MovePhase::forward;
+    case Phase::backward:
+      return MovePhase::backward;
+    case Phase::optimizer:
+      break;
+  }
+  return MovePhase::update;
+}
+
 void add(MovedBytes& sum, const MovedBytes& bytes) {
   sum.in_bytes += bytes.in_bytes;
   sum.out_bytes += bytes.out_bytes;
@@ -82,7 +94,15 @@ void add(MovedBytes& sum, const MovedBytes& bytes) {
 }  // namespace
 
 std::string_view to_string(MovePhase phase) {
-  return phase == MovePhase::update ? "update" : "forward, backward";
+  switch (phase) {
+    case MovePhase::forward:
+      return "forward";
+    case MovePhase::backward:
+      return "backward";
+    case MovePhase::update:
+      break;
+  }
+  return "update";
 }
 
 uint64_t MovedBytes::narrowest_bytes() const {
@@ -104,13 +124,29 @@ MovedBytes moved_by(const Program& program, const Action& action) {
 std::vector<MovePhase> move_phases_of(const Program& program) {
   std::vector<MovePhase> phases;
   for (const Phase phase : phases_of(program))
-    phases.push_back(phase == Phase::optimizer ? MovePhase::update : MovePhase::forward_backward);
+    phases.push_back(move_phase(phase));
   Walk forwards(program, false, phases), backwards(program, true, phases);
   for (size_t i = 0; i < program.actions.size(); ++i)
     forwards.visit(i);
   for (size_t i = program.actions.size(); i-- > 0;)
     backwards.visit(i);
   return phases;
+}
+
+bool have_overlapping_micro_batches(const Program& program) {
+  std::set<int> forwarded;  // and not yet in their backward
+  bool was_backward = false;
+  for (const Action& action : program.actions) {
+    if (action.kind == TSR_ACTION_FORWARD) {
+      if (was_backward && !forwarded.empty()) return true;
+      was_backward = false;
+      forwarded.insert(action.micro_batch);
+    } else if (is_backward(action.kind)) {
+      was_backward = true;
+      forwarded.erase(action.micro_batch);
+    }
+  }
+  return false;
 }
 
 Moved moved_in(const Program& program) {

@@ -11,11 +11,13 @@
 
 namespace tessera::host {
 
-/// The two parts of a step with `clip` between them: no work of one can hide a copy of the other, since clip needs all
-/// gradients and all updates need clip.
-enum class MovePhase { forward_backward, update };
-inline constexpr std::array kMovePhases = {MovePhase::forward_backward, MovePhase::update};
-/// "forward, backward", "update"
+/// The parts of a step that follow one another. No work of the update can hide a copy of the others, nor the other way
+/// round, since `clip` needs all gradients and all updates need `clip`. What leaves in a forward comes back in its
+/// backward, last out first in, so copies out and in do not run side by side either; but where micro-batches overlap
+/// (have_overlapping_micro_batches) the forward of one hides copies of another's backward.
+enum class MovePhase { forward, backward, update };
+inline constexpr std::array kMovePhases = {MovePhase::forward, MovePhase::backward, MovePhase::update};
+/// "forward", "backward", "update": the loss and recomputation belong to the backward.
 std::string_view to_string(MovePhase phase);
 
 /// Bytes copied by one rank.
@@ -49,6 +51,9 @@ Moved moved_in(const Program& program);
 MovedBytes moved_by(const Program& program, const Action& action);
 /// By action: the phase of a copy as above; of others their own.
 std::vector<MovePhase> move_phases_of(const Program& program);
+/// Whether a forward follows a backward while the backward of another micro-batch is still to come, as in the 1F1B
+/// schedule of a pipeline.
+bool have_overlapping_micro_batches(const Program& program);
 /// The step program that moves the most, the first of equals: strategies such as local SGD alternate between several.
 const Program& most_moving_step(const RankPrograms& programs);
 /// What it moves.

@@ -1,5 +1,6 @@
 // The report as JSON, in the order and with the names of docs/plan.md. All sizes are in bytes.
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "plan/format.h"
@@ -56,16 +57,13 @@ Json gathers_json(const PlanReport& r) {
   return json;
 }
 
-std::string_view key_of(MovePhase phase) {
-  return phase == MovePhase::update ? "update" : "forward_backward";
-}
-
-/// What the narrowest link or disk has to carry in a second, for forward and backward to hide the copies of their
-/// phase.
+/// What the narrowest link or disk has to carry in a second, for forward and backward to hide their copies.
 std::optional<double> hidden_at(const PlanReport& r) {
-  const auto num_bytes = static_cast<double>(r.moved.of(MovePhase::forward_backward).narrowest_bytes());
-  if (!r.prediction || num_bytes == 0) return std::nullopt;
-  return num_bytes / r.prediction->of(MovePhase::forward_backward).compute_seconds;
+  double rate = 0;
+  for (const MovePhase phase : {MovePhase::forward, MovePhase::backward})
+    if (const auto num_bytes = static_cast<double>(r.moved.of(phase).narrowest_bytes()); r.prediction && num_bytes > 0)
+      rate = std::max(rate, num_bytes / r.prediction->of(phase).compute_seconds);
+  return rate > 0 ? std::optional(rate) : std::nullopt;
 }
 
 Json offload_json(const PlanReport& r) {
@@ -76,7 +74,7 @@ Json offload_json(const PlanReport& r) {
                       {"peak_bytes", place.report.peak.total()},
                       {"by_class", by_class(place.report.peak)}});
   for (const MovePhase phase : kMovePhases)
-    moved.push_back({{"phase", key_of(phase)},
+    moved.push_back({{"phase", to_string(phase)},
                      {"in_bytes", r.moved.of(phase).in_bytes},
                      {"out_bytes", r.moved.of(phase).out_bytes},
                      {"file_read_bytes", r.moved.of(phase).file_read_bytes},
@@ -92,7 +90,7 @@ Json time_json(const PlanReport& r, const Prediction& p) {
   Json phases = Json::array();
   for (const MovePhase phase : kMovePhases) {
     const PhaseTime& time = p.of(phase);
-    phases.push_back({{"phase", key_of(phase)},
+    phases.push_back({{"phase", to_string(phase)},
                       {"compute_seconds", time.compute_seconds},
                       {"host_seconds", time.host_seconds},
                       {"in_seconds", time.in_seconds},

@@ -209,22 +209,33 @@ void copy_descriptor(const tsr_descriptor* descriptor, LoadedPlugin& plugin) {
   }
 }
 
-const void* checked_interface(const tsr_factory& factory, PluginKind kind) {
+std::string_view interface_id(PluginKind kind) {
   switch (kind) {
     case PluginKind::strategy:
-      return checked_table(factory.get_interface(str(TSR_STRATEGY_INTERFACE)), TSR_STRATEGY_INTERFACE, kStrategyFloor,
-                           &check_strategy);
+      return TSR_STRATEGY_INTERFACE;
     case PluginKind::communicator:
-      return checked_table(factory.get_interface(str(TSR_COMMUNICATOR_INTERFACE)), TSR_COMMUNICATOR_INTERFACE,
-                           kCommunicatorFloor, &check_communicator);
+      return TSR_COMMUNICATOR_INTERFACE;
     case PluginKind::device:
-      return checked_table(factory.get_interface(str(TSR_DEVICE_INTERFACE)), TSR_DEVICE_INTERFACE, kDeviceFloor,
-                           &check_device);
+      return TSR_DEVICE_INTERFACE;
     case PluginKind::offload:
       break;
   }
-  return checked_table(factory.get_interface(str(TSR_OFFLOAD_INTERFACE)), TSR_OFFLOAD_INTERFACE, kOffloadFloor,
-                       &check_offload);
+  return TSR_OFFLOAD_INTERFACE;
+}
+
+const void* checked_interface(const void* table, PluginKind kind) {
+  const std::string_view id = interface_id(kind);
+  switch (kind) {
+    case PluginKind::strategy:
+      return checked_table(table, id, kStrategyFloor, &check_strategy);
+    case PluginKind::communicator:
+      return checked_table(table, id, kCommunicatorFloor, &check_communicator);
+    case PluginKind::device:
+      return checked_table(table, id, kDeviceFloor, &check_device);
+    case PluginKind::offload:
+      break;
+  }
+  return checked_table(table, id, kOffloadFloor, &check_offload);
 }
 
 }  // namespace tessera::host

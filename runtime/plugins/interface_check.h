@@ -16,8 +16,10 @@ void check_known_bits(uint64_t bits, uint64_t known, std::string_view what);
 /// valid name, id or version, or has an option that is malformed or whose default is outside its own range.
 void copy_descriptor(const tsr_descriptor* descriptor, LoadedPlugin& plugin);
 
-/// The table of the plugin's kind, of at least the floor's length and with every required function. Throws UsageError
-/// as above.
-const void* checked_interface(const tsr_factory& factory, PluginKind kind);
+/// The id of the table that a plugin of that kind has: "tsr.strategy/1".
+std::string_view interface_id(PluginKind kind);
+/// A copy of the plugin's table of that kind, of at least the floor's length and with every required function. Throws
+/// UsageError as above.
+const void* checked_interface(const void* table, PluginKind kind);
 
 }  // namespace tessera::host

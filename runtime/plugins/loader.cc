@@ -19,6 +19,7 @@
 #include <algorithm>
 #include <boost/dll/shared_library.hpp>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <mutex>
 #include <set>
@@ -154,8 +155,9 @@ void check_handshake(const tsr_handshake& answer, tsr_status status, const tsr_e
     throw UsageError(concat("did not report which plugin ABI it needs; this host has ", host, remedy), TSR_E_ABI);
 }
 
-/// Calls the entry, and copies what it returns.
-LoadedPlugin query(Query* entry, const std::string& path, const Log& log, const TrialStep& step) {
+/// Calls the entry, and copies what it returns. `refuse_changes` compares the process after a call.
+LoadedPlugin query(Query* entry, const std::string& path, const Log& log, const TrialStep& step,
+                   const std::function<void(const char* place)>& refuse_changes) {
   const HostServices host(log);
   // The plugin's fields start as kNotSaid: a missing answer must not pass for version 0.
   tsr_handshake handshake{TSR_MAGIC, sizeof(tsr_handshake), TSR_ABI_MAJOR, kHostMinorMin, kHostMinorMax, kNotSaid,
@@ -167,24 +169,33 @@ LoadedPlugin query(Query* entry, const std::string& path, const Log& log, const 
   step("its function " TSR_ENTRY_SYMBOL);
   const tsr_status status = enter(entry, &handshake, host.before_query(entry), &factory, &error);
   check_handshake(handshake, status, error);
+  refuse_changes("its function " TSR_ENTRY_SYMBOL);
   if (!is_readable(factory, kFactoryFloor) || factory->struct_size < kFactoryFloor || !factory->get_interface)
     throw UsageError(concat("returned a factory that is missing or shorter than ", kFactoryFloor,
                             " bytes; build it again with this version's plugin-api"),
                      TSR_E_ABI);
   check_known_bits(factory->reserved, 0, "the reserved word of its factory");
-  step(kTables);
-  const PluginCall here(address_for(path, kTables));
+  const auto read_tables = [&](const auto& read) {
+    step(kTables);
+    const PluginCall here(address_for(path, kTables));
+    read();
+  };
   LoadedPlugin plugin;
-  copy_descriptor(factory->descriptor, plugin);
+  read_tables([&] { copy_descriptor(factory->descriptor, plugin); });
   plugin.abi_minor = std::min(kHostMinorMax, handshake.plugin_minor_max);
-  plugin.interface = checked_interface(*factory, plugin.kind);
+  const NamedFunction getter{reinterpret_cast<const void*>(factory->get_interface), "get_interface"};
+  know_functions(path, {&getter, 1});
+  step("its function get_interface");
+  const void* const table = enter(factory->get_interface, str(interface_id(plugin.kind)));
+  refuse_changes("its function get_interface");
+  read_tables([&] { plugin.interface = checked_interface(table, plugin.kind); });
   return plugin;
 }
 
 /// Loads the plugin into this process and asks what it is. What it changes of the process is restored and refused.
 LoadedPlugin load_here(const std::string& path, const Log& log, const TrialStep& step) {
   ProcessState before;
-  const auto refuse_changes = [&](const char* place) {
+  const std::function refuse_changes = [&](const char* place) {
     if (const std::string change = before.restore(); !change.empty())
       throw UsageError(concat("in ", place, " ", change));
   };
@@ -196,9 +207,7 @@ LoadedPlugin load_here(const std::string& path, const Log& log, const TrialStep&
   }
   refuse_changes(kConstructors);
   know_code(reinterpret_cast<const void*>(entry), path);
-  LoadedPlugin plugin = query(entry, path, log, step);
-  refuse_changes("its function " TSR_ENTRY_SYMBOL);
-  return plugin;
+  return query(entry, path, log, step, refuse_changes);
 }
 
 /// Plugins that come with the program are trusted to load.

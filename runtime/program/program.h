@@ -17,6 +17,13 @@
 
 namespace tessera::host {
 
+/// What a strategy says of its own state (tsr_state_description).
+struct StateDescription {
+  uint32_t version = 0;
+  uint32_t on_change = TSR_ON_CHANGE_RESET;
+  bool operator==(const StateDescription&) const = default;
+};
+
 struct Buffer {
   uint64_t id = 0;
   std::string name;  ///< for printing
@@ -25,7 +32,8 @@ struct Buffer {
   tsr_dtype dtype = TSR_F32;
   bool persistent = false;
   uint64_t num_elements = 0;
-  int strategy = -1;  ///< TSR_BUFFER_PLUGIN: index in Program::strategies of the one whose it is
+  int strategy = -1;            ///< TSR_BUFFER_PLUGIN: index in Program::strategies of the one whose it is
+  StateDescription state = {};  ///< of a persistent one of a strategy
 
   uint64_t num_bytes() const { return TSR_NUM_BYTES(dtype, num_elements); }
 };

@@ -109,6 +109,9 @@ class Printer {
     add("%", to_string(number), " = ", buffer_kind_name(buffer.kind), " ",
         is_plain_buffer_name(buffer.name) ? buffer.name : quote(buffer.name));
     if (buffer.strategy >= 0) attribute("strategy", to_string(buffer.strategy));
+    if (buffer.state != StateDescription())
+      add(" ", kStateOfBuffer, to_string(buffer.state.version), ":",
+          text_of(kOnChangeNames, buffer.state.on_change, "what becomes of state"));
     if (buffer.persistent) add(" ", kPersistentWord);
     if (buffer.memory == TSR_MEMORY_HOST) add(" ", kHostWord);
     if (buffer.memory == TSR_MEMORY_FILE) add(" ", kFileWord);

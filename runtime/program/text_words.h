@@ -25,11 +25,15 @@ inline constexpr TextName kReduceNames[] = {
     {TSR_REDUCE_SUM, "sum"}, {TSR_REDUCE_AVG, "avg"}, {TSR_REDUCE_MIN, "min"}, {TSR_REDUCE_MAX, "max"}};
 inline constexpr TextName kModeNames[] = {{TSR_MODE_READ, "r"}, {TSR_MODE_WRITE, "w"}, {TSR_MODE_ADD, "a"}};
 
+inline constexpr TextName kOnChangeNames[] = {
+    {TSR_ON_CHANGE_RESET, "reset"}, {TSR_ON_CHANGE_KEEP, "keep"}, {TSR_ON_CHANGE_REFUSE, "refuse"}};
+
 /// By TSR_ROLE_*; role 0 does not exist.
 inline constexpr std::string_view kSlotRoles[] = {"",  "p", "g", "i",   "o",   "di", "do",
                                                   "s", "c", "w", "src", "dst", "x",  "st"};
 
 inline constexpr std::string_view kStrategyOfBuffer = "strategy=";
+inline constexpr std::string_view kStateOfBuffer = "state=";  ///< version and on_change: "state=1:keep"
 inline constexpr std::string_view kPersistentWord = "persistent";
 inline constexpr std::string_view kHostWord = "host";
 inline constexpr std::string_view kFileWord = "file";

@@ -212,7 +212,7 @@ FIELD(tsr_program_view, num_data_ranks, 272, 8);
 FIELD(tsr_program_view, optimizer, 280, 8);
 
 /* strategy.h */
-SIZE(tsr_edit, 128);
+SIZE(tsr_edit, 136);
 FIELD(tsr_edit, struct_size, 0, 4);
 FIELD(tsr_edit, reserved, 4, 4);
 FIELD(tsr_edit, ctx, 8, 8);
@@ -230,6 +230,12 @@ FIELD(tsr_edit, order, 96, 8);
 FIELD(tsr_edit, collect_garbage, 104, 8);
 FIELD(tsr_edit, wait_for, 112, 8);
 FIELD(tsr_edit, complete, 120, 8);
+FIELD(tsr_edit, describe_state, 128, 8);
+SIZE(tsr_state_description, 16);
+FIELD(tsr_state_description, struct_size, 0, 4);
+FIELD(tsr_state_description, version, 4, 4);
+FIELD(tsr_state_description, on_change, 8, 4);
+FIELD(tsr_state_description, reserved, 12, 4);
 SIZE(tsr_layout_sink, 24);
 FIELD(tsr_layout_sink, struct_size, 0, 4);
 FIELD(tsr_layout_sink, reserved, 4, 4);

@@ -83,6 +83,7 @@ SLOT(tsr_edit, order, tsr_status (*)(void*, const uint64_t*, uint64_t, tsr_error
 SLOT(tsr_edit, collect_garbage, tsr_status (*)(void*, tsr_error*));
 SLOT(tsr_edit, wait_for, tsr_status (*)(void*, uint64_t, uint64_t, tsr_error*));
 SLOT(tsr_edit, complete, tsr_status (*)(void*, uint64_t, uint64_t*, tsr_error*));
+SLOT(tsr_edit, describe_state, tsr_status (*)(void*, uint64_t, const tsr_state_description*, tsr_error*));
 SLOT(tsr_layout_sink, add_entry, tsr_status (*)(void*, const tsr_layout_entry*, tsr_error*));
 SLOT(tsr_strategy_interface, create, tsr_status (*)(const tsr_strategy_create_args*, tsr_strategy**, tsr_error*));
 SLOT(tsr_strategy_interface, destroy, void (*)(tsr_strategy*));

@@ -53,6 +53,18 @@ TEST(HostilePlugin, ThatThrowsWhileItIsLoadedIsRefused) {
   expect_named(info("load-throw"), {"hostile.so", "its constructors"}, 2);
 }
 
+// As in its other functions, which are called in the same way.
+TEST(HostilePlugin, ThatMisbehavesWhenItIsAskedForItsTableIsRefused) {
+  const std::string in = "hostile.so in its function get_interface",
+                    escaped = "an exception (thrown where nothing catches";
+  expect_named(info("query-throw"), {escaped, "hostile.so in its function tsr_plugin_query_v1"}, 2);
+  expect_named(info("interface-throw"), {escaped, in}, 2);
+  expect_named(info("interface-crash"), {"hostile.so crashed in its function get_interface (SIGSEGV)"}, 2);
+  expect_named(info("interface-exit"), {"hostile.so ended the process in its function get_interface"}, 2);
+  expect_named(info("interface-folder"), {in + " changes the current folder"}, 2);
+  expect_named(info("interface-fork"), {in + " forked"}, 2);
+}
+
 TEST(HostilePlugin, ThatChangesTheProcessIsRefused) {
   for (const std::string place : {"load", "query"}) {
     const std::string in = place == "load" ? "hostile.so in its constructors (while it is loaded) changes "
@@ -136,16 +148,16 @@ TEST(HostilePlugin, ThatEndsItsProcessByItselfDoesNotSucceed) {
                {text}, 1);
 }
 
-// To whom 0 is a success.
+// That launcher would take 0 for a success.
 TEST(HostilePlugin, ThatEndsARankOfAnotherLauncherDoesNotSucceed) {
   const int port = free_port() - 1;
   std::vector<std::unique_ptr<Command>> ranks;
   for (const int rank : {0, 1}) {
     auto environment = torchrun_variables(rank, 2, port);
     environment["TESSERA_TEST_FAULT"] = "submit-exit-by-instruction";
-    ranks.push_back(std::make_unique<Command>(
-        tessera(train_with({"--comm=hostile-gloo", "--strategy=ddp", "--plugin-dir=" + binary_dir("tests/bad_plugins")})),
-        environment));
+    ranks.push_back(std::make_unique<Command>(tessera(train_with({"--comm=hostile-gloo", "--strategy=ddp",
+                                                                  "--plugin-dir=" + binary_dir("tests/bad_plugins")})),
+                                              environment));
   }
   bool is_said = false;
   for (const auto& rank : ranks) {
@@ -243,6 +255,13 @@ TEST(HostilePlugin, ThatDoesNotReturnEndsTheRun) {
                    1);
     }
   });
+}
+
+TEST(HostilePlugin, WhoseWorkNeverEndsEndsTheRun) {
+  expect_named(
+      run(train_with({"--device=hostile", "--plugin-dir=" + binary_dir("tests/bad_plugins"), "--timeout-ms=500"}),
+          "launch-never-ends"),
+      {"the plugin hostile", "hostile-device.so) has ended none of its work for 10500 ms"}, 1);
 }
 
 TEST(HostilePlugin, ThatBlocksInAbortDoesNotHideTheErrorBefore) {

@@ -139,6 +139,21 @@ TEST_F(Sdk, PagesNameWhatIsInstalled) {
     EXPECT_TRUE(fs::exists(documents() + "/" + page)) << page;
 }
 
+// A reader has nothing else of the repository.
+TEST_F(Sdk, NamesNoFileOfTheRepository) {
+  const std::regex path(R"((^|[\s`"(])(tests|docs|runtime|plugins|kernels|plugin-api)/[a-z_]+[/.])");
+  std::vector<std::string> files = pages();
+  for (const char* folder : {"prefix/include", "prefix/share"})
+    for (const auto& entry : fs::recursive_directory_iterator(in_folder(folder)))
+      if (entry.is_regular_file()) files.push_back(entry.path());
+  EXPECT_GT(files.size(), 30u);
+  for (const std::string& file : files) {
+    const std::string text = file_bytes(file);
+    std::smatch found;
+    EXPECT_FALSE(std::regex_search(text, found, path)) << file << " names " << found.str();
+  }
+}
+
 // Headers of a later minor have all that a plugin for an earlier one needs; another major promises nothing.
 TEST_F(Sdk, IsFoundForTheMinorsOfItsMajor) {
   const std::string major = std::to_string(TSR_ABI_MAJOR), minor = std::to_string(TSR_ABI_MINOR);

@@ -11,7 +11,7 @@ namespace tessera::testing {
 namespace {
 
 using Flags = std::vector<std::string>;
-/// The strategy's own buffers as bytes, by rank and name.
+/// The strategies' own buffers as bytes, by rank and name, and of all but the first strategy " of" its number.
 using OwnState = std::map<std::string, std::string>;
 
 struct KeptRun {
@@ -32,7 +32,8 @@ KeptRun run(int num_ranks, Flags more) {
       std::string bytes(buffer.num_bytes(), '\0');
       runtime.read_state(buffer, 0, std::as_writable_bytes(std::span(bytes)));
       const std::lock_guard lock(mutex);
-      run.state[std::to_string(rank) + " " + buffer.name] = std::move(bytes);
+      const std::string of = buffer.strategy > 0 ? " of " + std::to_string(buffer.strategy) : "";
+      run.state[std::to_string(rank) + " " + buffer.name + of] = std::move(bytes);
     }
   });
   return run;
@@ -77,6 +78,25 @@ TEST(OwnState, IsSavedByRankAndName) {
   }
 }
 
+/// A buffer of a strategy is its axis and the name.
+TEST(OwnState, OfTwoInstancesOfAPluginIsKeptApart) {
+  const TempFolder folder;
+  const auto on_two_axes = [](Flags flags) {
+    flags.insert(flags.end(), {"--mesh=a=2,b=2", "--strategy=a=keeper,b=keeper"});
+    return flags;
+  };
+  const KeptRun whole = run(4, on_two_axes({"--steps=4"}));
+  EXPECT_EQ(whole.state.size(), 4 * 4u);
+  EXPECT_NE(whole.state.at("0 sums"), whole.state.at("0 sums of 1"));
+  run(4, on_two_axes({"--steps=2", "--save=" + folder.path()}));
+  const Checkpoint saved(folder.path("step-00000002"));
+  for (const char* name : {"state.3.a.keeper.sums", "state.3.b.keeper.sums"})
+    EXPECT_TRUE(saved.index().tensors.contains(name)) << name;
+  const KeptRun rest = run(4, on_two_axes({"--steps=4", "--resume=" + folder.path()}));
+  EXPECT_EQ(first_difference(without_steps(whole.result, 2), rest.result), "");
+  EXPECT_TRUE(rest.state == whole.state);
+}
+
 /// The parameters go on all the same.
 TEST(OwnState, BeginsAnewOnAnotherMesh) {
   const TempFolder folder;
@@ -89,6 +109,59 @@ TEST(OwnState, BeginsAnewOnAnotherMesh) {
   const KeptRun keeper = run(2, {"--steps=5", "--resume=" + folder.path("two"), "--grad-accum=3"});
   EXPECT_EQ(first_difference(ddp.result, keeper.result), "");
   EXPECT_EQ(num_steps(keeper), 5);
+}
+
+/// Error of resuming with these flags what was saved after three steps of two ranks; "" if there is none.
+std::string refusal(const Flags& more, int num_ranks, KeptRun& resumed) {
+  try {
+    resumed = run(num_ranks, more);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(OwnState, GoesOnAsItIsDescribed) {
+  const TempFolder folder;
+  const std::string on_change = "--keeper.on-change=", version = "--keeper.version=",
+                    resume = "--resume=" + folder.path();
+  const std::string keep = on_change + std::to_string(TSR_ON_CHANGE_KEEP);
+  const std::string refuse = on_change + std::to_string(TSR_ON_CHANGE_REFUSE);
+  const std::string reset = on_change + std::to_string(TSR_ON_CHANGE_RESET);
+  run(2, {"--steps=3", "--save=" + folder.path(), "--grad-accum=3", keep, version + "2"});
+  EXPECT_EQ(Checkpoint(folder.path("step-00000003")).index().tensors.at("state.1.dp.keeper.sums").version, 2u);
+  const Flags on_three = {"--steps=5", resume, "--grad-accum=2"}, on_two = {"--steps=5", resume, "--grad-accum=3"};
+  const auto with = [](Flags flags, const Flags& more) {
+    flags.insert(flags.end(), more.begin(), more.end());
+    return flags;
+  };
+  KeptRun resumed;
+  const auto steps_of = [&](int rank) {
+    int64_t steps = 0;
+    std::memcpy(&steps, resumed.state.at(std::to_string(rank) + " count").data(), sizeof steps);
+    return steps;
+  };
+
+  // On another mesh ranks that were there keep theirs; the new one begins anew.
+  EXPECT_EQ(refusal(with(on_three, {keep, version + "2"}), 3, resumed), "");
+  EXPECT_EQ(steps_of(0), 5);
+  EXPECT_EQ(steps_of(1), 5);
+  EXPECT_EQ(steps_of(2), 2);
+  EXPECT_EQ(refusal(with(on_three, {reset, version + "2"}), 3, resumed), "");
+  EXPECT_EQ(steps_of(0), 2);
+  const std::string error = refusal(with(on_three, {refuse, version + "2"}), 3, resumed);
+  for (const char* part :
+       {"state.", ".dp.keeper.sums, what a strategy keeps for itself, must go on and cannot: it was saved under",
+        "--init-from"})
+    EXPECT_NE(error.find(part), std::string::npos) << part << " is missing in " << error;
+
+  // On the same mesh all go on, but not with contents of another version.
+  EXPECT_EQ(refusal(with(on_two, {refuse, version + "2"}), 2, resumed), "");
+  EXPECT_EQ(steps_of(1), 5);
+  EXPECT_EQ(refusal(with(on_two, {keep, version + "3"}), 2, resumed), "");
+  EXPECT_EQ(steps_of(1), 2);
+  EXPECT_NE(refusal(with(on_two, {refuse, version + "3"}), 2, resumed).find("has version 2 there and 3 here"),
+            std::string::npos);
 }
 
 TEST(OwnState, BeginsAnewWhereNoneWasSaved) {

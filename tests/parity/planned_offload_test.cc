@@ -140,13 +140,15 @@ TEST_P(Activations, TakeTheMemoryOfAFewBlocksAndMoveOnce) {
     EXPECT_EQ(plan.most_on_host(), leaves);
     EXPECT_EQ(plan.most_fetched(), a * (1 + k));
     EXPECT_EQ(plan.most_activations(), a * (1 + l) + 2 * value_bytes());
-    const MovedBytes& first = plan.moved().of(MovePhase::forward_backward);
-    const MovedBytes& second = plan.moved().of(MovePhase::update);
-    EXPECT_EQ(first.out_bytes, leaves * times);
-    EXPECT_EQ(first.in_bytes, leaves * times);
+    const MovedBytes& forward = plan.moved().of(MovePhase::forward);
+    const MovedBytes& backward = plan.moved().of(MovePhase::backward);
+    const MovedBytes& update = plan.moved().of(MovePhase::update);
+    EXPECT_EQ(forward.out_bytes, leaves * times);
+    EXPECT_EQ(backward.in_bytes, leaves * times);
+    EXPECT_EQ(forward.in_bytes + backward.out_bytes, 0u);
     EXPECT_EQ(plan.copied("evict"), leaves * times);
     EXPECT_EQ(plan.copied("fetch"), leaves * times);
-    EXPECT_EQ(second.in_bytes + second.out_bytes, 0u);
+    EXPECT_EQ(update.in_bytes + update.out_bytes, 0u);
     const uint64_t of_states = next.states() - plan.states();  // 12 bytes a parameter of a block
     EXPECT_LE(next.peak() - plan.peak(), of_states + of_states / 3);
   }

@@ -404,6 +404,11 @@ TEST_F(MemoryPlanTest, ProgramsThatDisagreeOnAPersistentBufferAreErrors) {
   expect_error([&] { plan({&step, &eval}); }, {"home buffer h.0", "f32[100]", "f32[101]"});
   persistent(step, "h.0", 100);
   expect_error([&] { plan({&step}); }, {"home buffer h.0", "twice"});
+  Program init = empty_program(model_, mesh_), other = empty_program(model_, mesh_);
+  persistent(init, "h.0", 100);
+  persistent(other, "h.0", 100);
+  other.buffers.back().state.version = 1;
+  expect_error([&] { plan({&init, &other}); }, {"two programs describe the persistent home buffer h.0 differently"});
 }
 
 TEST_F(MemoryPlanTest, ABufferThatNoMemoryCanHoldIsAnError) {

@@ -58,8 +58,10 @@ TEST_F(MovedIn, ACopyBelongsToThePhaseThatItServes) {
   action(TSR_ACTION_OPTIMIZER, {add(m)});
   copy(kEvictStream, m, rests);
   const Moved moved = moved_in(program_);
-  EXPECT_EQ(moved.of(MovePhase::forward_backward).in_bytes, kBytes);
-  EXPECT_EQ(moved.of(MovePhase::forward_backward).out_bytes, kBytes);
+  EXPECT_EQ(moved.of(MovePhase::forward).in_bytes, 0u);
+  EXPECT_EQ(moved.of(MovePhase::forward).out_bytes, kBytes);
+  EXPECT_EQ(moved.of(MovePhase::backward).in_bytes, kBytes);
+  EXPECT_EQ(moved.of(MovePhase::backward).out_bytes, 0u);
   EXPECT_EQ(moved.of(MovePhase::update).in_bytes, 2 * kBytes);
   EXPECT_EQ(moved.of(MovePhase::update).out_bytes, 2 * kBytes);
   EXPECT_EQ(moved.total().in_bytes, 3 * kBytes);
@@ -95,7 +97,7 @@ TEST_F(MovedIn, FilesCountInWholeBlocksOnBothWays) {
   EXPECT_EQ(update.file_read_bytes, 3 * 4096u);
   EXPECT_EQ(update.file_written_bytes, 4 * 4096u);
   EXPECT_EQ(update.narrowest_bytes(), 7 * 4096u);
-  EXPECT_EQ(moved.of(MovePhase::forward_backward).narrowest_bytes(), 0u);
+  EXPECT_EQ(moved.of(MovePhase::forward).narrowest_bytes() + moved.of(MovePhase::backward).narrowest_bytes(), 0u);
 }
 
 TEST_F(MovedIn, BothHalvesOfACopyByWayOfTheHostAreInOnePhase) {
@@ -124,8 +126,23 @@ TEST_F(MovedIn, OperationsAreThoseOfTheirPhase) {
   add_action(program_, TSR_ACTION_BACKWARD, TSR_STREAM_COMPUTE, {}).segment = segment;
   add_action(program_, TSR_ACTION_CLIP, TSR_STREAM_COMPUTE, {});
   const Moved moved = moved_in(program_);
-  EXPECT_EQ(moved.operations_of(MovePhase::forward_backward), 3 * 32);
+  EXPECT_EQ(moved.operations_of(MovePhase::forward), 32);
+  EXPECT_EQ(moved.operations_of(MovePhase::backward), 2 * 32);
   EXPECT_EQ(moved.operations_of(MovePhase::update), 0);
+}
+
+TEST_F(MovedIn, MicroBatchesOverlapWhereAForwardComesBetween) {
+  const auto of = [&](const std::vector<std::pair<uint32_t, int>>& actions) {
+    Program program = empty_program(model_, mesh_, {0});
+    for (const auto& [kind, micro_batch] : actions)
+      add_action(program, kind, TSR_STREAM_COMPUTE, {}).micro_batch = micro_batch;
+    return have_overlapping_micro_batches(program);
+  };
+  constexpr uint32_t kForward = TSR_ACTION_FORWARD, kBackward = TSR_ACTION_BACKWARD;
+  EXPECT_FALSE(of({}));
+  EXPECT_FALSE(of({{kForward, 0}, {kBackward, 0}, {kBackward, 0}, {kForward, 1}, {kBackward, 1}}));
+  EXPECT_FALSE(of({{kForward, 0}, {kForward, 1}, {kBackward, 0}, {kBackward, 1}}));  // GPipe
+  EXPECT_TRUE(of({{kForward, 0}, {kForward, 1}, {kBackward, 0}, {kForward, 2}, {kBackward, 1}, {kBackward, 2}}));
 }
 
 TEST_F(MovedIn, OfStepsThatAlternateTheOneThatMovesMostIsShown) {

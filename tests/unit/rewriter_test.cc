@@ -332,6 +332,32 @@ TEST_F(EditTest, SumsAGradientOverItsStagesOnRequest) {
   EXPECT_EQ(p.actions[1].home, of_two);
 }
 
+TEST_F(EditTest, DescribesStateOfItsOwnOnly) {
+  run(program, [&](const ProgramView&, const Edit& edit) {
+    const uint64_t own = edit.add_buffer("velocity", TSR_BUFFER_PLUGIN, TSR_F32, 64, true);
+    const uint64_t passing = edit.add_buffer("passing", TSR_BUFFER_PLUGIN, TSR_F32, 64);
+    for (const uint64_t other : {x, passing})
+      expect_error([&] { edit.describe_state(other, 1, TSR_ON_CHANGE_KEEP); },
+                   {"is not a persistent one of the strategy's own"});
+    expect_error([&] { edit.describe_state(77, 1, TSR_ON_CHANGE_KEEP); }, {"77"});
+    for (const uint32_t unknown : {0u, 4u})
+      expect_error([&] { edit.describe_state(own, 1, unknown); }, {"does not say what becomes of state"});
+    const auto status_of = [&](const tsr_state_description* state) {
+      tsr_error err{};
+      return edit.raw().describe_state(edit.raw().ctx, own, state, &err);
+    };
+    const tsr_state_description spare{sizeof spare, 1, TSR_ON_CHANGE_KEEP, 1}, small{8, 1, TSR_ON_CHANGE_KEEP, 0};
+    EXPECT_EQ(status_of(&spare), TSR_E_INVALID_ARGUMENT);
+    EXPECT_EQ(status_of(&small), TSR_E_ABI);
+    EXPECT_EQ(status_of(nullptr), TSR_E_INVALID_ARGUMENT);
+    edit.describe_state(own, 2, TSR_ON_CHANGE_KEEP);
+    edit.describe_state(own, 2, TSR_ON_CHANGE_KEEP);
+    expect_error([&] { edit.describe_state(own, 3, TSR_ON_CHANGE_KEEP); }, {"velocity", "twice, and not alike"});
+  });
+  EXPECT_EQ(program.buffers.back().name, "passing");
+  EXPECT_EQ(program.buffers[program.buffers.size() - 2].state, (StateDescription{2, TSR_ON_CHANGE_KEEP}));
+}
+
 TEST_F(EditTest, WaitsThatBindingsDoNotAskFor) {
   uint64_t second = 0;
   run(program, [&](const ProgramView&, const Edit& edit) {

@@ -108,6 +108,15 @@ TEST_P(Unknowns, APurposeIsRefused) {
   expect_error(lower, {"on axis dp", "the unknown purpose 4"});
 }
 
+TEST_P(Unknowns, APointAtWhichGradientsAreReducedIsRefused) {
+  for (const uint32_t every : {0u, 3u})
+    expect_error(
+        [&] {
+          gpt2_.lowered(*strategy_, 0, TSR_PURPOSE_STEP, [&](Program& base) { base.shape.reduce_every = every; });
+        },
+        {"on axis dp", "reduces gradients at an unknown point, " + std::to_string(every)});
+}
+
 INSTANTIATE_TEST_SUITE_P(Strategies, Unknowns, ::testing::Values("ddp", "fsdp", "zero3"),
                          [](const auto& test) { return std::string(test.param); });
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// For authors of devices: the slots of every op of tessera/device.h, as docs/plugin-abi.md lists them, without what is
+// For authors of devices: the slots of every op of tessera/device.h, as plugin-abi.md lists them, without what is
 // a device's own: workspaces and contexts.
 //
 // A device's describe() starts from these lists and appends its scratch, so that two devices differ in nothing else,
 // and a program planned for one has the same buffers on the other. The host allocates what is listed here and nothing
 // more: a slot that a backward half does not list is a buffer whose life ends earlier, so each half lists only what it
-// reads. The order within a list is that of the table in docs/plugin-abi.md.
+// reads. The order within a list is that of the table in plugin-abi.md.
 #pragma once
 
 #include <cmath>

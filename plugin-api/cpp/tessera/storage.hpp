@@ -3,8 +3,8 @@
 // it is needed, and when its gradient is complete. Each strategy decides where the copy comes from and where the sum
 // goes.
 //
-// fsdp over two ranks, from tests/golden/programs/two-blocks-fsdp-full-shard.txt. In the base program buffer h.0 is
-// whole, f32[13312], and compute actions read it. Afterwards each rank has a slice and gathers a copy before its use:
+// fsdp over two ranks, of a model of two blocks. In the base program buffer h.0 is whole, f32[13312], and compute
+// actions read it. Afterwards each rank has a slice and gathers a copy before its use:
 //     %10 = home h.0 persistent f32[6656]
 //     %26 = gathered h.0 f32[13312]
 //     4     comm.dp.gather      all_gather group=dp  r %10 src  w %26 dst  # 3

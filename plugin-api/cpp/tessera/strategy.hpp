@@ -152,6 +152,11 @@ class Edit {
     call(edit_.complete, edit_.ctx, home, &action);
     return action;
   }
+  /// What becomes of a persistent buffer of the strategy's own when a run is resumed (TSR_ON_CHANGE_*).
+  void describe_state(uint64_t buffer, uint32_t version, uint32_t on_change) const {
+    const tsr_state_description state{sizeof state, version, on_change, 0};
+    call(edit_.describe_state, edit_.ctx, buffer, &state);
+  }
   const tsr_edit& raw() const { return edit_; }
 
  private:
@@ -223,6 +228,9 @@ struct StrategyTable {
       require_size("lower: tsr_edit", edit->struct_size, TSR_END_OF(tsr_edit, complete));
       if (v->purpose < TSR_PURPOSE_INIT || v->purpose > TSR_PURPOSE_EVAL)
         throw Error(TSR_E_UNSUPPORTED, "the program has the unknown purpose " + std::to_string(v->purpose));
+      if (v->reduce_every < TSR_EVERY_STEP || v->reduce_every > TSR_EVERY_MICRO_BATCH)
+        throw Error(TSR_E_UNSUPPORTED,
+                    "the program reduces gradients at an unknown point, " + std::to_string(v->reduce_every));
       self(s)->lower(ProgramView(*v), Edit(*edit));
     });
   }

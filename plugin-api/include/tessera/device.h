@@ -73,7 +73,7 @@ typedef struct tsr_slot_spec {
 
 /* ---- ops ----------------------------------------------------------------------------------------------------- */
 /* ops.inc lists them, with their operands and extents. Matrices are row-major; N = batch * seq rows. p0 is PARAMETER 0,
- * i1 INPUT 1, and so on, as TSR_ROLE_* names them. docs/plugin-abi.md gives every op's formula, slots, dtypes and
+ * i1 INPUT 1, and so on, as TSR_ROLE_* names them. plugin-abi.md gives every op's formula, slots, dtypes and
  * gradients. */
 
 /* TSR_OP_TOKEN_EMBEDDING = 1 and so on: kinds 1 to 31 are ops of segments, 32 to 47 elementwise ones, 48 to 63 those of

@@ -8,7 +8,7 @@
  * orders and places the result like any other program. So a policy cannot make a step wrong, only slow or too large,
  * and no policy changes a bit of any result. A policy has one state: what it decides never changes.
  *
- * What `activations` does to a saved tensor (tests/golden/programs/two-blocks-activations.txt):
+ * What `activations` does to a saved tensor of a model of two blocks:
  *     5     compute   forward h.0.attention mb=0  r %28 i:qkv  w %29 o:attended  w %30 s:0  w %31 w:0
  *     %61 = saved h.0.attention mb=0 host f32[128]
  *     23    evict     copy  r %30 src  w %61 dst  # 5

@@ -10,8 +10,8 @@
  * has no markers. A view is read only: the host compares it with its own after layout and lower, and ends the run,
  * naming the function, where it was written to.
  *
- * What data parallelism does to two lines of a step (tests/golden/programs/two-blocks-ddp.txt): after the last action
- * that writes a gradient it inserts its sum,
+ * What data parallelism does to two lines of a step: after the last action that writes a gradient it inserts its
+ * sum,
  *     42    comm.dp.gradient    all_reduce group=dp reduce=sum  a %61 dst  w %87 w:0  # 41
  *     43    compute             sum_squares home=wte.weight  r %61+28928:3072 src  a %17+0:20 x:squares  # 42
  * The workspace and the waits (after #) are the host's; the pass states neither. Since 0.12. */
@@ -36,6 +36,20 @@ typedef struct tsr_strategy tsr_strategy;
 
 /* Splits storage of homes (fsdp) rather than replicating them (ddp); goes first within its role. */
 #define TSR_STRATEGY_SHARDS_HOMES 1u
+
+/* What becomes of a strategy's own state where a run is resumed from a checkpoint of another mesh, other strategies, or
+ * another version of it. On the same ones each rank goes on with what it had. */
+#define TSR_ON_CHANGE_RESET 1u  /* it begins anew, as `init` makes it, and the user is told */
+#define TSR_ON_CHANGE_KEEP 2u   /* a rank takes what the rank of its number had, if that has this length and version */
+#define TSR_ON_CHANGE_REFUSE 3u /* the run is not resumed */
+
+/* APPENDABLE. */
+typedef struct tsr_state_description {
+  uint32_t struct_size;
+  uint32_t version;   /* of the contents, a number of the strategy's own: state of another version is not loaded */
+  uint32_t on_change; /* TSR_ON_CHANGE_* */
+  uint32_t reserved;
+} tsr_state_description;
 
 #define TSR_BEFORE 1u
 #define TSR_AFTER 2u
@@ -108,6 +122,12 @@ typedef struct tsr_edit {
    * `action`: the sum's, also when it is there already; 0 where there is nothing to sum. Errors: INVALID_ARGUMENT for
    * an unknown home, or one of parameters that are on different stages. */
   TSR_FN(tsr_status, complete)(void* ctx, uint64_t home, uint64_t* action, tsr_error* err) TSR_NOEXCEPT;
+  /* Says what becomes of the strategy's own state when a run is resumed; without it, TSR_ON_CHANGE_RESET and version 0.
+   * In every program that has the buffer, and alike. Errors: INVALID_ARGUMENT for a buffer that is not a persistent
+   * TSR_BUFFER_PLUGIN one of this strategy, an unknown on_change, and a second description that differs; ABI when
+   * struct_size is too small. */
+  TSR_FN(tsr_status, describe_state)
+  (void* ctx, uint64_t buffer, const tsr_state_description* state, tsr_error* err) TSR_NOEXCEPT;
 } tsr_edit;
 
 /* APPENDABLE. Receives the layout entries of one strategy, which may only speak of its own axis; copies them. The table

@@ -1,5 +1,10 @@
-// The bound of a step, T >= max(C1, in1, out1, files1) + max(C2, H2, in2, out2, files2), adds up what the simulation
-// lets overlap: it is what would be left if every copy ran beside compute without loss and without waiting.
+// The bound of a step is what would be left if every copy ran beside compute and nothing waited: the sum over the
+// phases of max(C, H, in, out, files, link). Compute C and copies F that lose speed beside one another, of which c and
+// f are left, take longer: x seconds side by side do cx and fx of them, the rest runs alone, so
+//
+//     T = x + (C - cx) + (F - fx) = C + F - (c + f - 1) x,    x <= min(C/c, F/f)
+//
+// which is least at the largest x, and max(C, F) where nothing is lost (c = f = 1).
 
 #include "plan/prediction/prediction.h"
 
@@ -54,6 +59,11 @@ std::array<PhaseTime, kMovePhases.size()> phase_times(const Program& step, const
     const Action& action = step.actions[i];
     add(times[phase], files[phase], resource_of(step, action), costs.seconds(step, action));
   }
+  for (PhaseTime& time : times) {
+    if (rates.copies) time.beside_copies = rates.copies->beside_compute;
+    if (rates.files) time.beside_files = rates.files->beside_compute;
+    if (!rates.collectives.empty()) time.beside_link = rates.collectives.front().beside_compute;
+  }
   if (!rates.files) return times;
   for (const MovePhase phase : kMovePhases) {
     const FileTime& file = files[static_cast<size_t>(phase)];
@@ -65,23 +75,41 @@ std::array<PhaseTime, kMovePhases.size()> phase_times(const Program& step, const
   return times;
 }
 
+/// The least time of both, T above.
+double overlapped(double compute_seconds, double copy_seconds, const Together& kept) {
+  const double won = std::max(0.0, kept.compute + kept.copies - 1);
+  if (won == 0) return compute_seconds + copy_seconds;
+  return compute_seconds + copy_seconds - won * std::min(compute_seconds / kept.compute, copy_seconds / kept.copies);
+}
+
 }  // namespace
 
 double PhaseTime::bound() const {
-  return std::max({compute_seconds, host_seconds, in_seconds, out_seconds, file_seconds, link_seconds});
+  return std::max({host_seconds, overlapped(compute_seconds, std::max(in_seconds, out_seconds), beside_copies),
+                   overlapped(compute_seconds, file_seconds, beside_files),
+                   overlapped(compute_seconds, link_seconds, beside_link)});
+}
+
+PhaseTime operator+(const PhaseTime& a, const PhaseTime& b) {
+  PhaseTime sum = a;
+  sum.compute_seconds += b.compute_seconds, sum.host_seconds += b.host_seconds;
+  sum.in_seconds += b.in_seconds, sum.out_seconds += b.out_seconds;
+  sum.file_seconds += b.file_seconds, sum.link_seconds += b.link_seconds;
+  return sum;
 }
 
 double Prediction::bound() const {
-  double sum = 0;
-  for (const PhaseTime& phase : phases)
-    sum += phase.bound();
-  return sum;
+  const PhaseTime &forward = of(MovePhase::forward), &backward = of(MovePhase::backward);
+  return (micro_batches_overlap ? (forward + backward).bound() : forward.bound() + backward.bound()) +
+         of(MovePhase::update).bound();
 }
 
 Prediction predict(const JobPlan& planned, int rank, const StepCost& cost) {
   Prediction prediction;
   prediction.step_seconds = cost.step_seconds(planned);
-  prediction.phases = phase_times(most_moving_step(planned.programs().of(rank)), *cost.costs(), *cost.rates());
+  const Program& step = most_moving_step(planned.programs().of(rank));
+  prediction.phases = phase_times(step, *cost.costs(), *cost.rates());
+  prediction.micro_batches_overlap = have_overlapping_micro_batches(step);
   return prediction;
 }
 

@@ -6,27 +6,34 @@
 #include "plan/job_plan.h"
 #include "plan/moved.h"
 #include "plan/prediction/step_cost.h"
+#include "rates/rates.h"
 
 namespace tessera::host {
 
-/// What one phase of a step keeps busy, as if each resource worked alone: no order of the work can be faster than the
-/// busiest of them.
+/// What one phase of a step keeps busy, each resource by itself.
 struct PhaseTime {
   double compute_seconds = 0, host_seconds = 0;
   double in_seconds = 0, out_seconds = 0;  ///< over the link between device and host
   double file_seconds = 0;                 ///< both directions, through the same disks
   double link_seconds = 0;                 ///< sent to other ranks
 
+  /// What compute and copies lose when they run side by side.
+  Together beside_copies, beside_files, beside_link;
+
+  /// No order of the work is faster: with the best overlap of compute and copies, one of the resources takes so long.
   double bound() const;
 };
+/// The time of two phases whose work may overlap.
+PhaseTime operator+(const PhaseTime& a, const PhaseTime& b);
 
 struct Prediction {
   double step_seconds = 0;  ///< simulated, over all ranks; the mean where steps alternate between programs
   /// By MovePhase, of the rank and the program that the report shows.
   std::array<PhaseTime, kMovePhases.size()> phases;
+  bool micro_batches_overlap = false;  ///< then a forward may hide what a backward copies
 
   const PhaseTime& of(MovePhase phase) const { return phases[static_cast<size_t>(phase)]; }
-  /// clip waits for all gradients, and all updates for clip, so the phases follow one another.
+  /// Of the phases one after another (MovePhase).
   double bound() const;
 };
 

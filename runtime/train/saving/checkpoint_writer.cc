@@ -53,6 +53,7 @@ void merge(CheckpointIndex& index, RankPart part, size_t number) {
     SavedTensor& whole = index.tensors[name];
     whole.dtype = tensor.dtype;
     whole.shape = tensor.shape;
+    whole.version = tensor.version;
     tensor.parts.front().file = number;
     whole.parts.push_back(std::move(tensor.parts.front()));
   }

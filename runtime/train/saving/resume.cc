@@ -101,9 +101,9 @@ std::vector<std::string> candidates(const Job& job, const RankInfo& info, bool& 
 }
 
 /// What strategies keep for themselves.
-void fill_own_state(const Checkpoint& checkpoint, RankRuntime& runtime) {
+void fill_own_state(const Checkpoint& checkpoint, std::span<const HeldTensor> tensors, RankRuntime& runtime) {
   const Program& program = runtime.programs().first();
-  load_own_state(checkpoint, held_tensors(program), [&](const StatePlace& place, std::span<const std::byte> elements) {
+  load_own_state(checkpoint, tensors, [&](const StatePlace& place, std::span<const std::byte> elements) {
     runtime.write_state(program.buffer(place.buffer), place.offset, elements);
   });
 }
@@ -111,12 +111,21 @@ void fill_own_state(const Checkpoint& checkpoint, RankRuntime& runtime) {
 /// Once more, since `init` may have begun it anew; or on no rank, if one of them cannot. Collective.
 void restore_own_state(const Job& job, const RunData& data, const RankInfo& info, RankRuntime& runtime,
                        const Checkpoint& checkpoint, const Log& log) {
-  const std::string own = obstacle_to_own_state(checkpoint, held_tensors(runtime.programs().first()), info.rank,
-                                                describe_run(job, *data.training));
+  const std::vector<HeldTensor> held = held_tensors(runtime.programs().first());
+  const std::string own = obstacle_to_own_state(checkpoint, held, info.rank, describe_run(job, *data.training));
   const std::string obstacle =
       lowest_answer(info, job.mesh.num_ranks(), "resume/own-state", own, state_timeout_ms(job));
-  if (obstacle.empty()) return fill_own_state(checkpoint, runtime);
-  log.warning("what strategies kept for themselves is dropped and starts afresh: ", obstacle);
+  if (obstacle.empty()) return fill_own_state(checkpoint, held, runtime);
+  for (const HeldTensor& tensor : held)
+    if (tensor.state.on_change == TSR_ON_CHANGE_REFUSE)
+      throw Error(TSR_E_FAILED_PRECONDITION,
+                  concat(tensor.name, ", what a strategy keeps for itself, must go on and cannot: ", obstacle,
+                         "; resume as the run was, or start from its parameters alone with --init-from"));
+  const std::vector<HeldTensor> kept = kept_own_state(checkpoint, held);
+  fill_own_state(checkpoint, kept, runtime);
+  log.warning("what strategies kept for themselves is dropped and starts afresh",
+              kept.empty() ? "" : concat(", but for what is described as kept, ", kept.front().name, " and the like"),
+              ": ", obstacle);
 }
 
 /// Fills the homes from one checkpoint. Returns why it could not, with its first letter; empty: it did.
@@ -142,7 +151,7 @@ std::string try_to_fill(const Job& job, const RunData& data, const RankInfo& inf
     if (!goes_on) return "";
     runtime.set_optimizer_step(opened->index().state.optimizer_step);
     if (obstacle_to_own_state(*opened, held, info.rank, describe_run(job, *data.training)).empty())
-      fill_own_state(*opened, runtime);
+      fill_own_state(*opened, held, runtime);
     return "";
   } catch (const Error& error) {
     return answer(is_final(error) ? kFinal : kDamaged, error);

@@ -8,7 +8,8 @@ void throw_in_cpp(void);
 void throw_on_a_thread(void);
 
 #define TEST_NAME "hostile"
-#define TEST_ON_QUERY faults_at("query"), on_query(host)
+#define TEST_ON_QUERY at("query"), on_query(host)
+#define TEST_ON_GET_INTERFACE at("interface")
 #define TEST_ON_CREATE at("create"), on_create(args)
 #define TEST_ON_DESTROY at("destroy"), on_destroy()
 #define TEST_LAYOUT hostile_layout

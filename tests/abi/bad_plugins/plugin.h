@@ -74,6 +74,9 @@
 #ifndef TEST_FACTORY
 #define TEST_FACTORY &kFactory
 #endif
+#ifndef TEST_ON_GET_INTERFACE
+#define TEST_ON_GET_INTERFACE
+#endif
 #ifndef TEST_ON_QUERY
 #define TEST_ON_QUERY
 #endif
@@ -175,6 +178,7 @@ static const tsr_descriptor kDescriptor = {TEST_DESCRIPTOR_SIZE, TEST_DESCRIPTOR
                                            TEST_OPTIONS,         sizeof kOptions / sizeof kOptions[0]};
 
 static const void* get_interface(tsr_str id) {
+  TEST_ON_GET_INTERFACE;
 #ifdef TEST_NO_INTERFACE
   (void)id;
 #else

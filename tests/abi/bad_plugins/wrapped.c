@@ -86,12 +86,20 @@ static tsr_status flush_denormals(void* user, tsr_error* err) {
   return TSR_OK;
 }
 #endif
+static tsr_status never_end(void* user, tsr_error* err) {
+  (void)user, (void)err;
+  faults_hang();
+  return TSR_OK;
+}
 static tsr_status launch(tsr_kernel* kernel, tsr_stream* stream, void* const* pointers, uint64_t num_pointers,
                          tsr_error* err) {
   faults_at("launch");
 #if defined(__x86_64__)
   if (is_fault("kernels", "flush")) inner.host_function(stream, flush_denormals, NULL, err);
 #endif
+  static int num_launches = 0;
+  if (is_fault("launch", "never-ends") && __atomic_add_fetch(&num_launches, 1, __ATOMIC_RELAXED) == 40)
+    return inner.host_function(stream, never_end, NULL, err);
   if (is_fault("launch", "nothing")) return TSR_OK;
   return inner.launch(kernel, stream, pointers, num_pointers, err);
 }

@@ -15,6 +15,7 @@ build() { # NAME SOURCE FLAGS...
     -o "$output/$name.so" "$source"
 }
 build plain-ddp "$root/plugin-api/template/plain_ddp.c" "$@"
+build local-sgd "$root/plugin-api/template/local_sgd.c" "$@"
 build saved-out-offload "$root/plugin-api/template/saved_out.c" "$@"
 build at-once-device "$root/tests/abi/minors/device.c" "$@"
 build alone-comm "$root/tests/abi/minors/communicator.c" "$@"

@@ -1,6 +1,8 @@
 // Strategies and offload policies: what they answer to the tiny step.
 #pragma once
 
+#include <algorithm>
+
 #include "plugin_on_host.h"
 #include "tiny_step.h"
 
@@ -54,6 +56,17 @@ inline tsr_edit printing_edit() {
   return edit;
 }
 
+inline tsr_layout_sink printing_sink() {
+  tsr_layout_sink sink{};
+  sink.struct_size = sizeof sink;
+  sink.add_entry = [](void*, const tsr_layout_entry* entry, tsr_error*) noexcept -> tsr_status {
+    std::printf("layout of %d over %d: kind %u dim %d\n", entry->parameter, entry->axis, entry->kind, entry->dim);
+    return TSR_OK;
+  };
+  TESSERA_GROWN_TABLE(sink);
+  return sink;
+}
+
 inline void drive_strategy(const Plugin& plugin) {
   const auto* table =
       plugin.table<tsr_strategy_interface>(TSR_STRATEGY_INTERFACE, TSR_END_OF(tsr_strategy_interface, get_extension));
@@ -68,12 +81,20 @@ inline void drive_strategy(const Plugin& plugin) {
   tsr_strategy* strategy = nullptr;
   call("create", table->create, &args, &strategy);
   TinyStep step;
+  const auto* view = const_cast<const tsr_program_view*>(&step.view);
+  const tsr_layout_sink sink = printing_sink();
+  if (table->layout) call("layout", table->layout, strategy, view, &sink);
+  const uint32_t num_variants = table->num_variants ? table->num_variants(strategy) : 0;
+  const uint32_t depends = table->depends_on_coordinate ? table->depends_on_coordinate(strategy) : 0;
+  std::printf("%u variants, depends on the coordinate %u\n", num_variants, depends);
   const tsr_edit edit = printing_edit();
-  for (const uint32_t purpose : {TSR_PURPOSE_INIT, TSR_PURPOSE_STEP, TSR_PURPOSE_EVAL}) {
-    step.view.purpose = purpose;
-    std::printf("purpose %u\n", purpose);
-    call("lower", table->lower, strategy, const_cast<const tsr_program_view*>(&step.view), &edit);
-  }
+  for (const uint32_t purpose : {TSR_PURPOSE_INIT, TSR_PURPOSE_STEP, TSR_PURPOSE_EVAL})
+    for (uint32_t variant = 0; variant < std::max(1u, num_variants); ++variant) {
+      step.view.purpose = purpose;
+      step.view.variant = variant;
+      std::printf("purpose %u variant %u\n", purpose, variant);
+      call("lower", table->lower, strategy, view, &edit);
+    }
   table->destroy(strategy);
 }
 

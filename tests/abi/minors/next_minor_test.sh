@@ -79,13 +79,25 @@ for path in "$plugins"/{cpu-device,local-comm,ddp}.so; do
   compare "$path" "$plugins/cpu-device.so" "$this" "$work/$(basename "$path").expected"
 done
 
-# One in C++, built again with the next headers.
+# Those in C++: a strategy of the program's, built again with the next headers, and the templates.
+build_cpp() { # INCLUDE_FOLDER OUTPUT SOURCES...
+  g++ -std=c++20 -O0 -fPIC -shared -fvisibility=hidden -fno-gnu-unique -Wall -Wextra -Werror -I"$1" -I"$source/plugin-api/cpp" \
+    -I"$source/plugins" -Wl,--version-script="$source/plugin-api/cmake/plugin.map",-z,now "${@:3}" -o "$2"
+}
 if [ -e "$plugins/ddp.so" ]; then
-  g++ -std=c++20 -O0 -fPIC -shared -fvisibility=hidden -fno-gnu-unique -Wall -Wextra -Werror -I"$work/next" \
-    -I"$source/plugin-api/cpp" -I"$source/plugins" -Wl,--version-script="$source/plugin-api/cmake/plugin.map",-z,now \
-    "$source"/plugins/ddp/*.cc -o "$work/of_next/ddp.so"
+  build_cpp "$work/next" "$work/of_next/ddp.so" "$source"/plugins/ddp/*.cc
   compare "$work/of_next/ddp.so" "$plugins/cpu-device.so" "$next" "$work/ddp.so.expected"
 fi
+for template in unit_ddp shm_comm; do
+  for headers in this next; do
+    [ $headers = next ] && folder=$work/next || folder=$include
+    build_cpp "$folder" "$work/of_$headers/$template.so" "$source/plugin-api/template/cpp/$template.cc"
+  done
+  device=$work/of_this/at-once-device.so
+  drive this "$work/of_this/$template.so" "$device" "$this" >"$work/$template.expected"
+  compare "$work/of_this/$template.so" "$device" "$this" "$work/$template.expected"
+  compare "$work/of_next/$template.so" "$device" "$next" "$work/$template.expected"
+done
 
 # Those of released minors, which are not built again.
 mkdir "$work/kept"

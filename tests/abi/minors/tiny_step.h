@@ -57,6 +57,7 @@ struct TinyStep {
     roles[2].number = 31;
     places[0].memory = TSR_MEMORY_NEXT;
     visits[2].kind = TSR_VISIT_NEXT;
+    dim.name = TSR_DIM_NEXT;
 #endif
   }
   TinyStep(const TinyStep&) = delete;

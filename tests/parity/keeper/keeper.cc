@@ -1,5 +1,5 @@
 // Data parallel, and two persistent buffers of its own, other on each rank: the sum of the rank's own gradients over
-// all steps, which `init` sets to zero, and the number of steps, which a call counts.
+// all steps, which `init` sets to zero, and the number of steps, which a call counts. Options describe them.
 #include <array>
 #include <cstdint>
 
@@ -12,7 +12,9 @@ using namespace tessera;
 class Keeper final : public Strategy {
  public:
   static constexpr std::string_view kName = "keeper";
-  Keeper(std::string_view, std::span<const tsr_option_value>) {}
+  Keeper(std::string_view, std::span<const tsr_option_value> options)
+      : version_(static_cast<uint32_t>(option(options, "version").i)),
+        on_change_(static_cast<uint32_t>(option(options, "on-change").i)) {}
 
   void lower(const ProgramView& view, const Edit& edit) const override {
     const std::vector<storage::FlatParam> params = storage::flat_params(view);
@@ -21,6 +23,9 @@ class Keeper final : public Strategy {
       num_elements += param.num_elements();
     const uint64_t sums = edit.add_buffer("sums", TSR_BUFFER_PLUGIN, TSR_F32, num_elements, true);
     const uint64_t count = edit.add_buffer("count", TSR_BUFFER_PLUGIN, TSR_I64, 1, true);
+    if (on_change_)
+      for (const uint64_t buffer : {sums, count})
+        edit.describe_state(buffer, version_, on_change_);
     if (view.raw.purpose == TSR_PURPOSE_INIT) begin(view, edit, sums, num_elements);
     if (view.raw.purpose != TSR_PURPOSE_STEP) return;
     const storage::GradientSums gradients(view);
@@ -60,10 +65,15 @@ class Keeper final : public Strategy {
     gradient.mode = TSR_MODE_ADD;
     edit.insert(added, TSR_AFTER, reduce, std::array{gradient});
   }
+
+  const uint32_t version_, on_change_;
 };
 
+constexpr tsr_option kOptions[] = {int_option("version", "0", 0, 9, "of its buffers"),
+                                   int_option("on-change", "0", 0, 3, "TSR_ON_CHANGE_*; 0: not described")};
+
 constexpr tsr_descriptor kDescriptor = descriptor("keeper", TSR_KIND_STRATEGY, "org.tessera.tests.keeper", "1",
-                                                  "sums gradients, and keeps state of its own");
+                                                  "sums gradients, and keeps state of its own", kOptions);
 using Table = StrategyTable<Keeper, TSR_STRATEGY_SPLIT_STORAGE, TSR_SPLITS_BATCH>;
 
 }  // namespace

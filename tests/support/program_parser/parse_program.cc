@@ -71,6 +71,13 @@ class Parser {
       result.strategy = index_from(word.substr(kStrategyOfBuffer.size()), "strategy");
       word = words.take("the buffer's type");
     }
+    if (word.starts_with(kStateOfBuffer)) {
+      const std::string_view state = word.substr(kStateOfBuffer.size());
+      const size_t colon = std::min(state.find(':'), state.size() - 1);
+      result.state = {number_from<uint32_t>(state.substr(0, colon), "version of state"),
+                      number_of(kOnChangeNames, state.substr(colon + 1), "word for what becomes of state")};
+      word = words.take("the buffer's type");
+    }
     if (word == kPersistentWord) {
       result.persistent = true;
       word = words.take("the buffer's type");

@@ -1,0 +1,43 @@
+#include "exec/watch/progress_clock.h"
+
+#include <chrono>
+
+#include "base/concat.h"
+#include "guard/call_watch.h"
+#include "guard/known_functions.h"
+#include "guard/plugin_calls.h"
+
+namespace tessera::host {
+namespace {
+
+constexpr size_t kFewActions = 4, kManyActions = 64;
+constexpr std::chrono::milliseconds kGrace(10'000);
+
+}  // namespace
+
+ProgressClock::ProgressClock(const Device& device)
+    : device_(device),
+      actions_of_mark_(device.table<tsr_device_capture>(TSR_DEVICE_CAPTURE) ? kManyActions : kFewActions) {}
+
+tsr_status ProgressClock::count(void* counter, tsr_error*) noexcept {
+  static_cast<std::atomic<uint64_t>*>(counter)->fetch_add(1, std::memory_order_relaxed);
+  return TSR_OK;
+}
+
+void ProgressClock::begin_run() {
+  num_passed_ = 0;
+  stall_.begin();
+}
+
+void ProgressClock::issued(size_t index, const RankStream& stream) {
+  if ((index + 1) % actions_of_mark_ == 0) call(stream.api().host_function, stream.handle, &count, &num_passed_);
+}
+
+void ProgressClock::check(int64_t timeout_ms) {
+  const std::chrono::milliseconds limit = std::chrono::milliseconds(timeout_ms) + kGrace;
+  if (stall_.look(num_passed_) <= limit) return;
+  end_run(concat(plugin_text(address_of(device_.api().launch)), " has ended none of its work for ", limit.count(),
+                 " ms, ten seconds more than the time-out (--timeout-ms), and reported no error, so the run ends"));
+}
+
+}  // namespace tessera::host

@@ -1,0 +1,39 @@
+// Work of a device that never ends.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "exec/device.h"
+#include "exec/watch/stall.h"
+
+namespace tessera::host {
+
+/// For a device whose work neither ends nor fails, where the run would hang: host functions between the actions of a
+/// run count how far its streams have come.
+class ProgressClock {
+ public:
+  /// The device of the actions. One that runs steps as graphs is marked less often: a host function keeps a stream of a
+  /// GPU for 30 us, and a processor's for next to nothing.
+  explicit ProgressClock(const Device& device);
+  ProgressClock(const ProgressClock&) = delete;
+  ProgressClock& operator=(const ProgressClock&) = delete;
+
+  /// Nothing is in flight. [issue-thread, like the others]
+  void begin_run();
+  /// Action `index` has been issued to the stream.
+  void issued(size_t index, const RankStream& stream);
+  /// Streams are busy. Ends the run, blaming the device, if none of them has come to a mark for the time-out and ten
+  /// seconds. Call it often (Stall).
+  void check(int64_t timeout_ms);
+
+ private:
+  static tsr_status count(void* counter, tsr_error* err) noexcept;
+
+  const Device& device_;
+  const size_t actions_of_mark_;
+  std::atomic<uint64_t> num_passed_{0};  // by threads of streams
+  Stall stall_;
+};
+
+}  // namespace tessera::host

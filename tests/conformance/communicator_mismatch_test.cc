@@ -1,0 +1,115 @@
+// Conformance of communicators, 5: what ranks submit must go together; if not, all of them fail, and nothing is
+// written.
+#include <functional>
+
+#include "conformance/caught_error.h"
+#include "conformance/communicators.h"
+
+namespace tessera::testing {
+namespace {
+
+class Mismatch : public CommunicatorTest {
+ protected:
+  void SetUp() override {
+    CommunicatorTest::SetUp();
+    if (!IsSkipped() && is_native()) GTEST_SKIP() << plugin() << " does not compare what ranks submit";
+  }
+};
+
+struct Difference {
+  const char* name;
+  std::function<void(tsr_collective&)> change;  // what the last rank does otherwise
+  uint32_t kind;
+};
+
+TEST_P(Mismatch, CollectivesThatDoNotMatchAreAnErrorOnAllRanks) {
+  const Difference differences[] = {
+      {"kind", [](tsr_collective& c) { c.kind = TSR_COLL_BROADCAST, c.peer = 0; }, TSR_COLL_ALL_REDUCE},
+      {"dtype", [](tsr_collective& c) { c.dtype = TSR_I32; }, TSR_COLL_ALL_REDUCE},
+      {"elements", [](tsr_collective& c) { c.num_elements -= 1; }, TSR_COLL_ALL_REDUCE},
+      {"reduction", [](tsr_collective& c) { c.reduce = TSR_REDUCE_MAX; }, TSR_COLL_REDUCE_SCATTER},
+      {"reduction", [](tsr_collective& c) { c.reduce = TSR_REDUCE_MAX; }, TSR_COLL_ALL_REDUCE},
+      {"reduction", [](tsr_collective& c) { c.reduce = TSR_REDUCE_MAX; }, TSR_COLL_REDUCE},
+      {"root", [](tsr_collective& c) { c.peer = 1; }, TSR_COLL_BROADCAST},
+      {"root", [](tsr_collective& c) { c.peer = 1; }, TSR_COLL_REDUCE},
+  };
+  for (const Difference& difference : differences) {
+    run_ranks(spec(kNeverMs), [&](CommRank& rank) {
+      const uint64_t n = static_cast<uint64_t>(rank.num_ranks());
+      TypedBuffer send(TSR_F32, 100 * n, [](uint64_t) { return 1; }), recv(TSR_F32, 100);
+      auto collective = make_collective(difference.kind, TSR_F32, 100, send.data(), recv.data());
+      collective.reduce = TSR_REDUCE_SUM;
+      const int odd_one = rank.num_ranks() - 1;
+      if (rank.rank() == odd_one) difference.change(collective);
+      rank.comm().submit(collective);
+      const Error error = caught([&] { rank.synchronize(); });
+      expect_parts(error, TSR_E_INVALID_ARGUMENT,
+                   {"dp.test " + rank_text(rank.rank()), difference.name, rank_text(odd_one), "#0", "gradient h.2"});
+      EXPECT_EQ(recv.difference(TypedBuffer(TSR_F32, 100)), "") << difference.name << " wrote something";
+    });
+  }
+}
+
+// The last rank cuts the same number of elements otherwise.
+TEST_P(Mismatch, CountsThatDoNotMatchAreAnErrorOnAllRanks) {
+  for (const uint32_t kind : {TSR_COLL_REDUCE_SCATTER, TSR_COLL_ALL_GATHER})
+    run_ranks(spec(kNeverMs), [&](CommRank& rank) {
+      const uint64_t n = static_cast<uint64_t>(rank.num_ranks());
+      std::vector<uint64_t> counts(n, 100);
+      if (rank.rank() == rank.num_ranks() - 1) counts.front() += 1, counts.back() -= 1;
+      TypedBuffer send(TSR_F32, 100 * n, [](uint64_t) { return 1; }), recv(TSR_F32, 101 * n);
+      auto collective = make_collective(kind, TSR_F32, 0, send.data(), recv.data());
+      if (kind == TSR_COLL_REDUCE_SCATTER) collective.reduce = TSR_REDUCE_SUM;
+      collective.counts = counts.data();
+      rank.comm().submit(collective);
+      expect_parts(caught([&] { rank.synchronize(); }), TSR_E_INVALID_ARGUMENT,
+                   {"does not match between ranks in counts", rank_text(rank.num_ranks() - 1)});
+      EXPECT_EQ(recv.difference(TypedBuffer(TSR_F32, 101 * n)), "") << "wrote something";
+    });
+}
+
+// The last two ranks differ, so with three or more it is a pair without rank 0.
+TEST_P(Mismatch, APairThatDoesNotMatchInAllToAllIsAnErrorOnAllRanks) {
+  run_ranks(spec(kNeverMs), [&](CommRank& rank) {
+    const int last = rank.num_ranks() - 1;
+    const uint64_t n = static_cast<uint64_t>(rank.num_ranks());
+    std::vector<uint64_t> sent(n, 10), received(n, 10);
+    if (rank.rank() == last) sent[n - 2] = 9;
+    TypedBuffer send(TSR_F32, 10 * n, [](uint64_t) { return 1; }), recv(TSR_F32, 10 * n);
+    auto collective = make_collective(TSR_COLL_ALL_TO_ALL, TSR_F32, 0, send.data(), recv.data());
+    collective.counts = sent.data();
+    collective.recv_counts = received.data();
+    rank.comm().submit(collective);
+    expect_parts(caught([&] { rank.synchronize(); }), TSR_E_INVALID_ARGUMENT,
+                 {"does not match between ranks in ", "elements", rank_text(last), rank_text(last - 1)});
+  });
+}
+
+struct DifferentMessage {
+  tsr_dtype dtype;
+  uint64_t num_elements;
+  const char* text;
+};
+
+TEST_P(Mismatch, MessagesThatDoNotMatchAreAnErrorOnBothSides) {
+  for (const auto& received : {DifferentMessage{TSR_F32, 99, "99 elements f32"}, {TSR_I32, 100, "100 elements i32"}})
+    run_ranks(spec(kNeverMs), [&](CommRank& rank) {
+      TypedBuffer data(TSR_F32, 100);
+      rank.comm();
+      if (rank.rank() > 1) return;
+      auto collective = rank.rank() == 0 ? make_collective(TSR_COLL_SEND, TSR_F32, 100, data.data(), data.data())
+                                         : make_collective(TSR_COLL_RECV, received.dtype, received.num_elements,
+                                                           data.data(), data.data());
+      collective.peer = 1 - rank.rank();
+      rank.comm().submit(collective);
+      expect_parts(caught([&] { rank.synchronize(); }), TSR_E_INVALID_ARGUMENT,
+                   {"100 elements f32", received.text, "rank 0", "rank 1"});
+      EXPECT_EQ(data.difference(TypedBuffer(TSR_F32, 100)), "");
+    });
+}
+
+constexpr int kSeveral[] = {2, 3, 4};
+TESSERA_OVER(communicators, Mismatch, kSeveral);
+
+}  // namespace
+}  // namespace tessera::testing
