@@ -1,6 +1,9 @@
 #include "compile/edit_checks.h"
 
+#include <string>
+
 #include "guard/readable.h"
+#include "tessera/error.hpp"
 
 namespace tessera::host {
 

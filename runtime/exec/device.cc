@@ -92,11 +92,18 @@ std::vector<tsr_slot_spec> describe(const tsr_device_interface& device, const ts
                                        " slots for an op; the limit is ", kMaxSlots));
   if (status != TSR_OK) check_call(status, err, address_of(device.describe));
   if (num_slots > slots.size())
-    throw Error(TSR_E_INTERNAL, "the device returned more slots than it was given room for");
+    throw Error(TSR_E_INTERNAL, concat(call_text(address_of(device.describe)), " returned ", num_slots,
+                                       " slots and OK, where there was room for ", slots.size()));
   slots.resize(num_slots);
-  for (const tsr_slot_spec& slot : slots) {
-    check_spare(slot, "tsr_slot_spec");
-    check_flags(slot.flags, TSR_SLOT_OPTIONAL, "tsr_slot_spec");
+  try {
+    for (const tsr_slot_spec& slot : slots) {
+      check_spare(slot, "tsr_slot_spec");
+      check_flags(slot.flags, TSR_SLOT_OPTIONAL, "tsr_slot_spec");
+      dtype_name(slot.dtype);
+    }
+  } catch (const Error& error) {
+    throw Error(TSR_E_INTERNAL,
+                concat(call_text(address_of(device.describe)), " returned a wrong slot: ", error.what()));
   }
   return slots;
 }

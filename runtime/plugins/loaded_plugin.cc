@@ -69,7 +69,7 @@ const tsr_offload_interface* LoadedPlugin::offload() const {
 }
 
 std::string LoadedPlugin::fingerprint() const {
-  return concat(id, " ", version, " abi ", TSR_ABI_MAJOR, ".", abi_minor, " sha256 ", sha256);
+  return concat(id, " ", version, " abi ", TSR_ABI_MAJOR, ".", abi_minor, " sha256 ", sha256, libraries);
 }
 
 }  // namespace tessera::host

@@ -39,8 +39,9 @@ struct PluginOption {
 
 /// A plugin stays loaded until the process ends, so copies of this may be kept anywhere.
 struct LoadedPlugin {
-  std::string path;    ///< absolute, without links
-  std::string sha256;  ///< of the file, 64 hexadecimal digits
+  std::string path;       ///< absolute, without links
+  std::string sha256;     ///< of the file, 64 hexadecimal digits
+  std::string libraries;  ///< that it needs beside the program's: " libgloo.so.0 541232", names with sizes
   PluginKind kind = PluginKind::strategy;
   std::string name;
   std::string id;
@@ -57,7 +58,7 @@ struct LoadedPlugin {
   const tsr_device_interface* device() const;
   const tsr_offload_interface* offload() const;
 
-  /// What all ranks must agree on: "org.tessera.ddp 0.12.0 abi 0.12 sha256 1f...".
+  /// What all ranks must agree on: "org.tessera.ddp 0.12.0 abi 0.12 sha256 1f... libgloo.so.0 541232".
   std::string fingerprint() const;
 };
 

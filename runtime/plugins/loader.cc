@@ -260,6 +260,7 @@ LoadedPlugin load_plugin(const std::filesystem::path& path, const Log& log) {
   const PluginFile file = read_plugin_file(path);
   if (!file.warning.empty()) log.warning(file.warning);
   watch_calls();
+  note_libraries_of_program();
   LoadedPlugin plugin;
   about(file, [&] {
     for (const std::string& warning : check_object(file))
@@ -271,6 +272,7 @@ LoadedPlugin load_plugin(const std::filesystem::path& path, const Log& log) {
   });
   plugin.path = file.path;
   plugin.sha256 = file.sha256;
+  plugin.libraries = libraries_text(inspect_needs(file.bytes));
   know_functions_of(plugin);
   return plugin;
 }

@@ -35,6 +35,20 @@ std::string loaded_file(const std::string& name) {
   return path;
 }
 
+const std::set<std::string>& libraries_of_program() {
+  static const std::set<std::string> paths = [] {
+    std::set<std::string> loaded;
+    ::dl_iterate_phdr(
+        [](dl_phdr_info* info, size_t, void* all) {
+          static_cast<std::set<std::string>*>(all)->insert(info->dlpi_name);
+          return 0;
+        },
+        &loaded);
+    return loaded;
+  }();
+  return paths;
+}
+
 /// A file in memory, to look into a library of any size.
 class MappedFile {
  public:
@@ -185,6 +199,22 @@ std::vector<std::string> check_libraries(const fs::path& path, const SharedObjec
   LibraryCheck check(path);
   check.check(path, plugin);
   return check.warnings;
+}
+
+void note_libraries_of_program() {
+  libraries_of_program();
+}
+
+std::string libraries_text(const SharedObject& plugin) {
+  std::string text;
+  for (const std::string& name : plugin.needed) {
+    const std::string path = loaded_file(name);
+    if (path.empty() || libraries_of_program().contains(path)) continue;
+    std::error_code error;
+    const auto num_bytes = fs::file_size(path, error);
+    text += concat(" ", name, " ", error ? 0 : num_bytes);
+  }
+  return text;
 }
 
 }  // namespace tessera::host

@@ -18,4 +18,10 @@ namespace tessera::host {
 /// runs, which is a warning.
 std::vector<std::string> check_libraries(const std::filesystem::path& path, const SharedObject& plugin);
 
+/// To be called before the first plugin is loaded: what the process has then are the program's own libraries.
+void note_libraries_of_program();
+/// The libraries that a loaded plugin names, with the sizes of the files that run under these names, but for the
+/// program's own: " libgloo.so.0 541232". Other files may compute other bits.
+std::string libraries_text(const SharedObject& plugin);
+
 }  // namespace tessera::host

@@ -76,8 +76,10 @@ TEST(HostilePlugin, ThatChangesTheProcessIsRefused) {
 #endif
     expect_named(info(place + "-signals"), {in + "what SIGINT does"}, 2);
     expect_named(info(place + "-locale"), {in + "the locale"}, 2);
+    expect_named(info(place + "-cpp-locale"), {in + "the locale"}, 2);
     expect_named(info(place + "-folder"), {in + "the current folder"}, 2);
     expect_named(info(place + "-output"), {"closes standard output"}, 2);
+    expect_named(info(place + "-error-output"), {"closes standard error"}, 2);
     expect_named(info(place + "-other-output"), {"replaces standard output"}, 2);
   }
 }
@@ -322,6 +324,14 @@ TEST(HostilePlugin, ThatReturnsOkAndNoObjectIsNamed) {
 TEST(HostilePlugin, ThatAnswersNonsenseIsNamed) {
   expect_named(train_wrapped("describe-endless", "--device=hostile"),
                {"hostile-device.so", "in its function describe returned 1099511627776 slots", "the limit is 4096"});
+  const std::string describe = "hostile-device.so) in its function describe returned ";
+  const std::map<std::string, std::string> answers = {{"most", "18446744073709551615 slots"},
+                                                      {"more", "1032 slots and OK, where there was room for 32"},
+                                                      {"spare", "a wrong slot: "},
+                                                      {"flags", "a wrong slot: "},
+                                                      {"dtype", "a wrong slot: "}};
+  for (const auto& [fault, answer] : answers)
+    expect_named(train_wrapped("describe-" + fault, "--device=hostile"), {describe + answer});
   expect_named(train_wrapped("extension-wild", "--device=hostile"),
                {"hostile-device.so", "in its function get_extension returned a table tsr.device.",
                 " in memory that cannot be read"});
@@ -338,6 +348,14 @@ TEST(HostilePlugin, ThatAnswersNonsenseIsNamed) {
   expect_named(train_wrapped("extension-holes", "--device=hostile"), {"hostile-device.so", "has no function "});
   expect_named(train_wrapped("submit-silent", kNoFlag, "hostile"),
                {"without a message from the plugin hostile", "in its function submit"}, 1);
+  expect_named(train_wrapped("async-silent", kNoFlag, "hostile"),
+               {"without a message from the plugin hostile", "in its function async_error"}, 1);
+}
+
+// Every submit fails, and then it does not abort what it has.
+TEST(HostilePlugin, ThatAbortsNothingEndsTheRun) {
+  for (const char* comm : {"hostile", "hostile-gloo"})
+    expect_named(train_wrapped("abort-nothing", kNoFlag, comm), {"the cable is unplugged"}, 1);
 }
 
 }  // namespace

@@ -100,6 +100,7 @@ TEST(Handshake, WrongAnswersAreRefused) {
   refuse(plugin("refuses_magic"), {"refused this host", "the magic number is not 0x1234", "0.12"});
   refuse(plugin("wrong_major"), {"needs plugin ABI 7.12, but this host has 0.12"});
   refuse(plugin("older_minor"), {"0.3 to 0.9", "this host has 0.12"});
+  refuse(plugin("inverted_minors"), {"0.13 to 0.12", "this host has 0.12"});
   refuse(plugin("newer_minor"), {"0.13 to 0.14", "this host has 0.12", "use a later host", "TSR_TARGET_MINOR"});
   refuse(plugin("silent_failure"), {"refused this host", "no reason given"});
   refuse(plugin("unset_minor"), {"did not report which plugin ABI"});
@@ -142,6 +143,7 @@ TEST(Handshake, PointersThatLieAreRefused) {
 }
 
 TEST(Linking, ThatHarmsTheProcessIsRefused) {
+  refuse(plugin("fast_math"), {"changes how floating-point numbers are computed", "-ffast-math"});
   refuse(plugin("executable_stack"), {"would make the stack of the process executable", "-z noexecstack"});
   refuse(plugin("runpath_relative"), {"needs libraries from the folder 'libraries' of its RUNPATH", "$ORIGIN"});
   refuse(plugin("runpath_empty"),
@@ -228,11 +230,20 @@ TEST_F(PluginFiles, ThatBringLibrariesWhichOthersMayWriteAreRefused) {
   refuse(path, {"needs the library " + library.string() + ", which belongs to user 65534", "root"});
 }
 
+TEST_F(PluginFiles, ThatLackALibraryAreRefused) {
+  const fs::path path = copy_with_library(folder_, "second");
+  fs::remove_all(folder_ / "second_libraries");
+  refuse(path, {"cannot be loaded", "libbrought.so", "install what it needs"});
+}
+
 TEST_F(PluginFiles, ThatBringDifferentLibrariesOfOneNameAreWarnedOf) {
   std::ostringstream said;
   const Log log(said, LogLevel::warning);
-  load_plugin(copy_with_library(folder_, "first"), log);
+  const LoadedPlugin first = load_plugin(copy_with_library(folder_, "first"), log);
   EXPECT_EQ(said.str(), "");
+  const auto num_bytes = fs::file_size(folder_ / "first_libraries/libbrought.so");
+  EXPECT_TRUE(first.fingerprint().ends_with(first.sha256 + " libbrought.so " + std::to_string(num_bytes)))
+      << first.fingerprint();
   load_plugin(copy_with_library(folder_, "second"), log);
   EXPECT_NE(said.str().find("second.so brings its own libbrought.so (" +
                             (folder_ / "second_libraries/libbrought.so").string() + "), but that of " +

@@ -156,6 +156,7 @@ static inline void faults_at(const char* place) {
   if (is_fault(place, "umask")) umask(0);
   if (is_fault(place, "hold-output")) faults_hold_output();
   if (is_fault(place, "output")) close(STDOUT_FILENO);
+  if (is_fault(place, "error-output")) close(STDERR_FILENO);
   if (is_fault(place, "other-output")) dup2(open("/dev/null", O_WRONLY), STDOUT_FILENO);
 }
 #endif

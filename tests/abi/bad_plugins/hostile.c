@@ -6,6 +6,7 @@
 
 void throw_in_cpp(void);
 void throw_on_a_thread(void);
+void change_locale_in_cpp(void);
 
 #define TEST_NAME "hostile"
 #define TEST_ON_QUERY at("query"), on_query(host)
@@ -22,6 +23,7 @@ static inline void at(const char* place) {
   faults_at(place);
   if (is_fault(place, "throw")) throw_in_cpp();
   if (is_fault(place, "throwing-thread")) throw_on_a_thread();
+  if (is_fault(place, "cpp-locale")) change_locale_in_cpp();
 }
 __attribute__((constructor)) static void on_load(void) {
   at("load");

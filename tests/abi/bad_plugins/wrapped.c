@@ -28,9 +28,15 @@ static Table inner;
 
 static tsr_status describe(const tsr_op* op, tsr_slot_spec* slots, uint64_t* num_slots, tsr_error* err) {
   faults_at("describe");
-  if (!is_fault("describe", "endless")) return inner.describe(op, slots, num_slots, err);
-  *num_slots = UINT64_C(1) << 40;
-  return TSR_E_RESOURCE_EXHAUSTED;
+  if (is_fault("describe", "endless")) return *num_slots = UINT64_C(1) << 40, TSR_E_RESOURCE_EXHAUSTED;
+  if (is_fault("describe", "most")) return *num_slots = UINT64_MAX, TSR_OK;
+  if (is_fault("describe", "more")) return *num_slots += 1000, TSR_OK;
+  const tsr_status status = inner.describe(op, slots, num_slots, err);
+  if (status != TSR_OK || *num_slots == 0) return status;
+  if (is_fault("describe", "spare")) slots[0].spare[1] = 7;
+  if (is_fault("describe", "flags")) slots[0].flags |= 0x80;
+  if (is_fault("describe", "dtype")) slots[0].dtype = 0;
+  return status;
 }
 static tsr_status open_device(const tsr_device_open_args* args, tsr_device** device, tsr_error* err) {
   faults_at("open");
@@ -258,6 +264,7 @@ static tsr_status submit(tsr_comm* comm, const tsr_collective* collective, tsr_e
 }
 static tsr_status async_error(tsr_comm* comm, tsr_error* err) {
   faults_at("async");
+  if (is_fault("async", "silent")) return TSR_E_UNAVAILABLE;
   return inner.async_error(comm, err);
 }
 /* Claims less than it does, or what nothing means. */
@@ -283,7 +290,7 @@ static tsr_status caps(tsr_str stream_kind, tsr_comm_caps* caps, tsr_error* err)
 }
 static void abort_all(tsr_comm* const* comms, uint64_t num_comms) {
   faults_at("abort");
-  inner.abort(comms, num_comms);
+  if (!is_fault("abort", "nothing")) inner.abort(comms, num_comms);
 }
 static void destroy(tsr_comm* comm) {
   faults_at("destroy");

@@ -1,0 +1,3 @@
+#define TEST_MINOR_MIN 13u
+#define TEST_MINOR_MAX 12u
+#include "plugin.h"
