@@ -31,9 +31,41 @@ void check_result(const T* result) {
   checked(result, "the pointer for the result");
 }
 
-tsr_edit edit_functions() {
-  tsr_edit t{};
-  t.struct_size = sizeof t;
+/// The edits of the list of actions.
+void set_edits_of_actions(tsr_edit& t) {
+  t.insert = [](void* ctx, uint64_t anchor, uint32_t where, const tsr_action* action, uint64_t* id,
+                tsr_error* err) noexcept {
+    return guard(err, kDomain, [&] {
+      check_result(id);
+      *id = rewriter(ctx, "insert").insert(anchor, where, checked_action(action));
+    });
+  };
+  t.remove = [](void* ctx, uint64_t action, tsr_error* err) noexcept {
+    return guard(err, kDomain, [&] { rewriter(ctx, "remove").remove(action); });
+  };
+  t.bind = [](void* ctx, uint64_t action, const tsr_binding* binding, tsr_error* err) noexcept {
+    return guard(err, kDomain, [&] { rewriter(ctx, "bind").bind(action, checked(binding, "the binding")); });
+  };
+  t.split_backward = [](void* ctx, uint64_t action, uint64_t* input, uint64_t* weight, tsr_error* err) noexcept {
+    return guard(err, kDomain, [&] {
+      check_result(input);
+      check_result(weight);
+      std::tie(*input, *weight) = rewriter(ctx, "split_backward").split_backward(action);
+    });
+  };
+  t.order = [](void* ctx, const uint64_t* actions, uint64_t num_actions, tsr_error* err) noexcept {
+    return guard(err, kDomain, [&] {
+      check_array(actions, num_actions, "the array actions");
+      rewriter(ctx, "order").order({actions, actions + num_actions});
+    });
+  };
+  t.wait_for = [](void* ctx, uint64_t action, uint64_t earlier, tsr_error* err) noexcept {
+    return guard(err, kDomain, [&] { rewriter(ctx, "wait_for").wait_for(action, earlier); });
+  };
+}
+
+/// The edits of what actions use: streams, groups, buffers, homes.
+void set_other_edits(tsr_edit& t) {
   t.add_stream = [](void* ctx, int32_t axis, tsr_str lane, uint32_t* stream, tsr_error* err) noexcept {
     return guard(err, kDomain, [&] {
       check_text(lane, "the lane's name");
@@ -53,19 +85,6 @@ tsr_edit edit_functions() {
       *id = rewriter(ctx, "add_buffer").add_buffer(checked_buffer(buffer));
     });
   };
-  t.insert = [](void* ctx, uint64_t anchor, uint32_t where, const tsr_action* action, uint64_t* id,
-                tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] {
-      check_result(id);
-      *id = rewriter(ctx, "insert").insert(anchor, where, checked_action(action));
-    });
-  };
-  t.remove = [](void* ctx, uint64_t action, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] { rewriter(ctx, "remove").remove(action); });
-  };
-  t.bind = [](void* ctx, uint64_t action, const tsr_binding* binding, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] { rewriter(ctx, "bind").bind(action, checked(binding, "the binding")); });
-  };
   t.rebind = [](void* ctx, uint64_t from, uint64_t to, uint64_t offset, tsr_error* err) noexcept {
     return guard(err, kDomain, [&] { rewriter(ctx, "rebind").rebind(from, to, offset); });
   };
@@ -81,24 +100,8 @@ tsr_edit edit_functions() {
       if (id) *id = made;
     });
   };
-  t.split_backward = [](void* ctx, uint64_t action, uint64_t* input, uint64_t* weight, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] {
-      check_result(input);
-      check_result(weight);
-      std::tie(*input, *weight) = rewriter(ctx, "split_backward").split_backward(action);
-    });
-  };
-  t.order = [](void* ctx, const uint64_t* actions, uint64_t num_actions, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] {
-      check_array(actions, num_actions, "the array actions");
-      rewriter(ctx, "order").order({actions, actions + num_actions});
-    });
-  };
   t.collect_garbage = [](void* ctx, tsr_error* err) noexcept {
     return guard(err, kDomain, [&] { rewriter(ctx, "collect_garbage").collect_garbage(); });
-  };
-  t.wait_for = [](void* ctx, uint64_t action, uint64_t earlier, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] { rewriter(ctx, "wait_for").wait_for(action, earlier); });
   };
   t.complete = [](void* ctx, uint64_t home, uint64_t* action, tsr_error* err) noexcept {
     return guard(err, kDomain, [&] {
@@ -109,6 +112,13 @@ tsr_edit edit_functions() {
   t.describe_state = [](void* ctx, uint64_t buffer, const tsr_state_description* state, tsr_error* err) noexcept {
     return guard(err, kDomain, [&] { rewriter(ctx, "describe_state").describe_state(buffer, checked_state(state)); });
   };
+}
+
+tsr_edit edit_functions() {
+  tsr_edit t{};
+  t.struct_size = sizeof t;
+  set_edits_of_actions(t);
+  set_other_edits(t);
   return t;
 }
 

@@ -17,6 +17,7 @@
 #include "exec/self_test/test_communicators.h"
 #include "exec/self_test/test_device.h"
 #include "program/program_text.h"
+#include "program/range_set.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
@@ -41,19 +42,11 @@ const HomeRole& role_of_values(const Home& home) {
 }
 
 /// The buffer's elements that are not among `places`.
-std::vector<ElementRange> ranges_without(const Buffer& buffer, std::span<const StatePlace> places) {
-  std::vector<ElementRange> taken;
+std::vector<std::pair<uint64_t, uint64_t>> ranges_without(const Buffer& buffer, std::span<const StatePlace> places) {
+  RangeSet taken;
   for (const StatePlace& place : places)
-    if (place.buffer == buffer.id) taken.push_back({place.offset, place.offset + place.num_elements});
-  std::ranges::sort(taken, {}, &ElementRange::begin);
-  taken.push_back({buffer.num_elements, buffer.num_elements});
-  std::vector<ElementRange> left;
-  uint64_t end = 0;
-  for (const ElementRange& range : taken) {
-    if (range.begin > end) left.push_back({end, range.begin});
-    end = std::max(end, range.end);
-  }
-  return left;
+    if (place.buffer == buffer.id) taken.add(place.offset, place.offset + place.num_elements);
+  return taken.gaps(0, buffer.num_elements);
 }
 
 /// The CPU beside a device with memory of its own, if comm streams or streams of the host need it.
@@ -239,8 +232,8 @@ void RankRuntime::zero_state(std::span<const StatePlace> but_for) {
   // Pads must be zero, and so must optimizer state and the step count of a run that begins.
   for (const Buffer& buffer : programs_.first().buffers)
     if (buffer.persistent)
-      for (const ElementRange& range : ranges_without(buffer, but_for))
-        zero(buffer, range);
+      for (const auto& [begin, end] : ranges_without(buffer, but_for))
+        zero(buffer, {begin, end});
 }
 
 void RankRuntime::run_init() {
@@ -324,17 +317,6 @@ Evaluation RankRuntime::run_eval(std::span<const MicroBatch> micro_batches) {
   wait();
   executables_.back()->run(setup_.cancelled);
   return {losses(), num_correct()};
-}
-
-void RankRuntime::read_parameter(int parameter, std::span<float> out) {
-  const Program& program = programs_.first();
-  for (const Home& home : program.homes) {
-    const HomeRole& role = role_of_values(home);
-    for (const tsr_piece& piece : home.pieces)
-      if (piece.parameter == parameter)
-        read_values(program.buffer(role.buffer), role.offset + piece.home_offset,
-                    out.subspan(piece.parameter_offset, piece.num_elements));
-  }
 }
 
 std::optional<ParameterElement> RankRuntime::worst_element(const Home& home, const tsr_piece& piece) {

@@ -95,6 +95,8 @@ class RankRuntime {
     read(buffer, offset, out.data(), out.size());
   }
   void write_values(const Buffer& buffer, uint64_t offset, std::span<const float> values);
+  /// Values of a buffer of float32 or 16 bits.
+  void read_values(const Buffer& buffer, uint64_t offset, std::span<float> values);
   /// Elements of a persistent buffer of float32 that the host may write itself between programs; empty for others.
   std::span<float> values_in_memory(const StatePlace& place) const;
   void write_state(const Buffer& buffer, uint64_t offset, std::span<const std::byte> elements) {
@@ -117,8 +119,6 @@ class RankRuntime {
                       const StepRequests& requests = {}, StepTimes* times = nullptr);
   /// The loss on these micro-batches; no parameter changes. Throws FAILED_PRECONDITION without an eval program.
   Evaluation run_eval(std::span<const MicroBatch> micro_batches);
-  /// Reads this rank's pieces of a parameter's value into their places; other elements are left alone. [num_elements]
-  void read_parameter(int parameter, std::span<float> out);
 
   /// The program of a step: run_step(step) runs the variant step mod their number. Variants whose programs are equal
   /// are one.
@@ -151,8 +151,6 @@ class RankRuntime {
   void write(const Buffer& buffer, uint64_t offset, const void* data, uint64_t num_bytes);
   void fetch(const Buffer& buffer, uint64_t offset, void* data, uint64_t num_bytes);
   void read(const Buffer& buffer, uint64_t offset, void* data, uint64_t num_bytes);
-  /// Float values from a buffer of float32 or 16 bits. Returns when done.
-  void read_values(const Buffer& buffer, uint64_t offset, std::span<float> values);
   std::optional<ParameterElement> worst_element(const Home& home, const tsr_piece& piece);
   tsr_stream* compute_stream() { return context_.stream(programs_.first(), TSR_STREAM_COMPUTE).handle; }
   void wait();

@@ -94,8 +94,8 @@ void Forward::add_segment(size_t index) {
     if (is_position) op.dims[TSR_DIM_POSITIONS] = 1;
     add_kernel(op, parameters, places(segment.inputs), places(segment.outputs));
     if (is_position) {
-      steps_.back().positions = static_cast<const float*>(parameters[0]);
-      steps_.back().width = static_cast<size_t>(op.dims[TSR_DIM_EMBED]);
+      launches_.back().positions = static_cast<const float*>(parameters[0]);
+      launches_.back().width = static_cast<size_t>(op.dims[TSR_DIM_EMBED]);
     }
   } else {
     throw Error(TSR_E_UNSUPPORTED, concat("text cannot be generated with this model: its segment ", segment.name,
@@ -112,10 +112,10 @@ void Forward::add_attention(const Segment& segment) {
   if (is_first)
     add_kernel(segment.op, {}, inputs, outputs);
   else
-    steps_.emplace_back();
+    launches_.emplace_back();
   calls_.push_back({&cache, static_cast<const float*>(inputs[0]), is_first ? nullptr : static_cast<float*>(outputs[0]),
                     num_rows_, &position_});
-  steps_.back().call = &calls_.back();
+  launches_.back().call = &calls_.back();
 }
 
 void Forward::add_head(const Segment& segment) {
@@ -137,11 +137,11 @@ void Forward::add_kernel(const tsr_op& given, const std::vector<void*>& paramete
                          const std::vector<void*>& outputs) {
   tsr_op op = trimmed(given);
   op.phase = TSR_PHASE_FORWARD;
-  Step step;
+  Launch launch;
   std::vector<tsr_slot_spec> slots;
   const auto bind = [&](const tsr_slot_spec& slot, void* pointer) {
     slots.push_back(slot);
-    step.pointers.push_back(pointer);
+    launch.pointers.push_back(pointer);
   };
   for (const tsr_slot_spec& slot : describe(setup_.device.api(), op)) {
     const uint32_t index = TSR_SLOT_INDEX(slot.slot);
@@ -164,19 +164,20 @@ void Forward::add_kernel(const tsr_op& given, const std::vector<void*>& paramete
                                              " for the forward of op ", op.kind));
     }
   }
-  step.kernel = make_kernel(setup_.device, op, slots);
-  steps_.push_back(std::move(step));
+  launch.kernel = make_kernel(setup_.device, op, slots);
+  launches_.push_back(std::move(launch));
 }
 
 std::span<const float> Forward::run(std::span<const int32_t> tokens, int64_t position) {
   std::ranges::copy(tokens, tokens_.begin());
   position_ = position;
   const tsr_device_interface& api = setup_.device.api();
-  for (Step& step : steps_) {
-    if (step.positions)
-      step.pointers[0] = const_cast<float*>(step.positions + static_cast<size_t>(position) * step.width);
-    if (step.kernel) call(api.launch, step.kernel.get(), stream_.get(), step.pointers.data(), step.pointers.size());
-    if (!step.call) continue;
+  for (Launch& launch : launches_) {
+    if (launch.positions)
+      launch.pointers[0] = const_cast<float*>(launch.positions + static_cast<size_t>(position) * launch.width);
+    if (launch.kernel)
+      call(api.launch, launch.kernel.get(), stream_.get(), launch.pointers.data(), launch.pointers.size());
+    if (!launch.call) continue;
     const tsr_host_function attend = [](void* user, tsr_error*) noexcept -> tsr_status {
       const auto& c = *static_cast<CacheCall*>(user);
       if (c.out)
@@ -185,7 +186,7 @@ std::span<const float> Forward::run(std::span<const int32_t> tokens, int64_t pos
         c.cache->store(c.qkv, c.num_rows, *c.position);
       return TSR_OK;
     };
-    call(api.host_function, stream_.get(), attend, static_cast<void*>(step.call));
+    call(api.host_function, stream_.get(), attend, static_cast<void*>(launch.call));
   }
   call_for(kRunMs, api.stream_synchronize, stream_.get(), kRunMs);
   return logits_;

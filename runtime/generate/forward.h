@@ -44,7 +44,7 @@ class Forward {
     int64_t num_rows;
     const int64_t* position;
   };
-  struct Step {
+  struct Launch {
     KernelHandle kernel;  // null: only `call`
     std::vector<void*> pointers;
     CacheCall* call = nullptr;         // after the kernel
@@ -72,7 +72,7 @@ class Forward {
   std::vector<void*> place_;                 // by value
   std::vector<std::vector<float>*> buffer_;  // by value
   std::deque<CacheCall> calls_;
-  std::vector<Step> steps_;
+  std::vector<Launch> launches_;
   std::vector<float> logits_;
   size_t num_attentions_ = 0;
   StreamHandle stream_;

@@ -59,24 +59,24 @@ class Ending {
   /// May be called for several reasons; the earliest time counts.
   void begin(int64_t grace_ms) {
     const auto at = Clock::now() + std::chrono::milliseconds(grace_ms);
-    if (step_ == Step::none || (step_ == Step::grace && at < next_)) next_ = at;
-    if (step_ == Step::none) step_ = Step::grace;
+    if (stage_ == Stage::none || (stage_ == Stage::grace && at < next_)) next_ = at;
+    if (stage_ == Stage::none) stage_ = Stage::grace;
   }
   void tick() {
-    if (step_ == Step::none || Clock::now() < next_) return;
-    const bool can_act = step_ == Step::grace && !ranks_.only_stopped_run();
-    if (step_ == Step::grace) ranks_.begin_to_end();
+    if (stage_ == Stage::none || Clock::now() < next_) return;
+    const bool can_act = stage_ == Stage::grace && !ranks_.only_stopped_run();
+    if (stage_ == Stage::grace) ranks_.begin_to_end();
     ranks_.signal(can_act ? SIGTERM : SIGKILL);
-    step_ = Step::terminated;
+    stage_ = Stage::terminated;
     next_ = Clock::now() + std::chrono::milliseconds(request_.kill_ms);
   }
 
  private:
-  enum class Step { none, grace, terminated };
+  enum class Stage { none, grace, terminated };
 
   const LaunchRequest& request_;
   LaunchedRanks& ranks_;
-  Step step_ = Step::none;
+  Stage stage_ = Stage::none;
   Clock::time_point next_;
 };
 

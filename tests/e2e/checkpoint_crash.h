@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 
 #include "e2e/cli.h"
@@ -75,6 +76,24 @@ class SavingJob {
       EXPECT_EQ(entry.path().string().find(".partial"), std::string::npos) << entry.path();
     std::filesystem::remove_all(folder(name));
     return was_killed;
+  }
+
+  /// That call fails once. The run goes on and tells what was not saved, or ends with a sentence and what it had; what
+  /// resumes comes to the same end.
+  void expect_same_after_error(int call, int error) const {
+    SCOPED_TRACE(std::string(std::strerror(error)) + " at call " + std::to_string(call));
+    const std::string name = "failed-" + std::to_string(call);
+    const CommandResult failed =
+        run(name, {{"TESSERA_FAULT_AT", std::to_string(call)}, {"TESSERA_FAULT_ERRNO", std::to_string(error)}});
+    EXPECT_TRUE(failed.exit_code == 0 || failed.exit_code == 1) << failed.exit_code << failed.err;
+    if (failed.exit_code == 1) {
+      EXPECT_NE(failed.err.find(std::strerror(error)), std::string::npos) << failed.err;
+    }
+    const CommandResult resumed = run(name);
+    EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+    EXPECT_TRUE(last_checkpoint(name) == last_checkpoint("counted"));
+    EXPECT_EQ(file_bytes(folder(name) + "/latest"), "step-00000006\n");
+    std::filesystem::remove_all(folder(name));
   }
 
  private:

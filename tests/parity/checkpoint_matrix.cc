@@ -44,13 +44,13 @@ const std::vector<Kind>& kinds() {
       {"one_flat_unit", {"3", "4"}, {"--strategy=fsdp", "--fsdp.wrap=root"}},
       {"zero1", {"2", "4"}, {"--strategy=zero3", "--zero3.stage=1"}},
       {"zero2", {"3", "8"}, {"--strategy=zero3", "--zero3.stage=2"}},
-      {"activations_host", {"1", "2"}, {"--offload=activations", "--activations.min-bytes=0"}},
+      {"activations_host", {"1", "2", "8"}, {"--offload=activations", "--activations.min-bytes=0"}},
       {"activations_file", {"3", "4"}, {"--offload=activations", "--activations.min-bytes=0", "--activations.to=file"}},
       {"optimizer_state_host", {"2", "8"}, {"--offload=optimizer-state"}},
       {"optimizer_state_file", {"1", "3"}, {"--offload=optimizer-state", "--optimizer-state.to=file"}},
       {"stream_host", {"1", "4"}, {"--offload=stream", "--stream.update=host"}},
       {"stream_file", {"2", "8"}, {"--offload=stream", "--stream.to=file"}},
-      {"fit_host", {"1", "3"}, {"--offload=fit"}},
+      {"fit_host", {"1", "3", "8"}, {"--offload=fit"}},
       {"fit_file", {"2", "4"}, {"--offload=fit", "--fit.to=file"}}};
   return all;
 }
@@ -152,7 +152,7 @@ Space checkpoint_space() {
              });
     });
     rules.push_back({"setting", {"mlp"}, side, without_tp});
-    rules.push_back({side + "-comm", {"gloo"}, side + "-ranks", {"2", "3", "4"}});
+    rules.push_back({side + "-comm", {"gloo"}, side + "-ranks", {"2", "3", "4", "8"}});
   }
   std::vector<Factor> factors;
   for (const std::string side : {"saved", "loaded"}) {

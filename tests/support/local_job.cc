@@ -1,5 +1,6 @@
 #include "support/local_job.h"
 #include "support/paths.h"
+#include "support/read_parameter.h"
 
 #include <algorithm>
 #include <bit>
@@ -27,7 +28,7 @@ class ParameterGatherer {
     const std::lock_guard lock(mutex_);
     for (size_t p = 0; p < model_.parameters.size(); ++p) {
       std::vector<float> own(model_.parameters[p].num_elements, std::bit_cast<float>(kNobody));
-      runtime.read_parameter(static_cast<int>(p), own);
+      read_parameter(runtime, static_cast<int>(p), own);
       merge(result_.parameters[model_.parameters[p].name], own);
     }
   }

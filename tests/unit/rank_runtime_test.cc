@@ -13,6 +13,7 @@
 #include "support/memory_kv.h"
 #include "support/paths.h"
 #include "support/plugin_loader.h"
+#include "support/read_parameter.h"
 #include "tessera/error.hpp"
 
 namespace tessera::testing {
@@ -69,7 +70,7 @@ class RankRuntimeTest : public ::testing::TestWithParam<std::string> {
     for (size_t p = 0; p < model_.parameters.size(); ++p) {
       const Parameter& parameter = model_.parameters[p];
       std::vector<float> read(parameter.num_elements, NAN);
-      runtime.read_parameter(static_cast<int>(p), read);
+      read_parameter(runtime, static_cast<int>(p), read);
       for (uint64_t i = 0; i < read.size(); ++i)
         ASSERT_EQ(read[i], value_at(i)) << parameter.name << " " << i;
     }

@@ -19,6 +19,7 @@
 #include "support/paths.h"
 #include "support/patience.h"
 #include "support/plugin_loader.h"
+#include "support/read_parameter.h"
 #include "support/scripted_comm.h"
 #include "tessera/strategy.hpp"
 
@@ -129,7 +130,7 @@ class RunTest : public ::testing::Test {
   /// The first matrix of the model.
   std::vector<float> parameter(RankRuntime& runtime) const {
     std::vector<float> values(model_.parameters[0].num_elements);
-    runtime.read_parameter(0, values);
+    read_parameter(runtime, 0, values);
     return values;
   }
 

@@ -38,25 +38,25 @@ Secret random_secret() {
 }
 
 Handshake::Handshake(const GroupKey& group, Descriptor socket, int own)
-    : group_(group), socket_(std::move(socket)), own_(own), step_(Step::kAwaitHello), server_nonce_(random_secret()) {}
+    : group_(group), socket_(std::move(socket)), own_(own), state_(State::kAwaitHello), server_nonce_(random_secret()) {}
 
 Handshake::Handshake(const GroupKey& group, Descriptor socket, int own, int peer)
     : group_(group),
       socket_(std::move(socket)),
       own_(own),
       peer_(peer),
-      step_(Step::kConnecting),
+      state_(State::kConnecting),
       client_nonce_(random_secret()) {}
 
 short Handshake::events() const {
-  return step_ == Step::kConnecting ? POLLOUT : POLLIN;
+  return state_ == State::kConnecting ? POLLOUT : POLLIN;
 }
 
 // HMAC over magic, part, from, to, both nonces (the server's is not known yet in the first message) and the prefix. The
 // part keeps one message from being sent back as another (a reflection), from and to keep it from being sent to a third
 // member.
 Secret Handshake::tag(char part) const {
-  const bool is_client = step_ <= Step::kAwaitWelcome;
+  const bool is_client = state_ <= State::kAwaitWelcome;
   std::string text;
   append(text, kMagic);
   append(text, part);
@@ -77,7 +77,7 @@ Handshake::Result Handshake::connected() {
   if (refusal_ != 0) return Result::kRejected;
   const Message hello{kMagic, own_, peer_, client_nonce_, tag(kHello)};
   if (!send_all(socket_, &hello, sizeof hello)) return Result::kRejected;
-  step_ = Step::kAwaitAnswer;
+  state_ = State::kAwaitAnswer;
   return Result::kPending;
 }
 
@@ -89,7 +89,7 @@ bool Handshake::on_hello() {
   client_nonce_ = message_.nonce;
   if (!is_equal(message_.tag, tag(kHello))) return false;
   const Message answer{kMagic, own_, peer_, server_nonce_, tag(kAnswer)};
-  step_ = Step::kAwaitProof;
+  state_ = State::kAwaitProof;
   return send_all(socket_, &answer, sizeof answer);
 }
 
@@ -99,19 +99,19 @@ bool Handshake::on_answer() {
       !is_equal(message_.tag, tag(kAnswer)))
     return false;
   const Message proof{kMagic, own_, peer_, {}, tag(kProof)};
-  step_ = Step::kAwaitWelcome;
+  state_ = State::kAwaitWelcome;
   return send_all(socket_, &proof, sizeof proof);
 }
 
 bool Handshake::on_proof() {
   if (!is_equal(message_.tag, tag(kProof))) return false;
-  step_ = Step::kDone;
+  state_ = State::kDone;
   return send_all(socket_, &kWelcome, 1);
 }
 
 Handshake::Result Handshake::step() {
-  if (step_ == Step::kConnecting) return connected();
-  const bool is_welcome = step_ == Step::kAwaitWelcome;
+  if (state_ == State::kConnecting) return connected();
+  const bool is_welcome = state_ == State::kAwaitWelcome;
   switch (inbox_.receive(socket_, &message_, is_welcome ? 1 : sizeof message_)) {
     case Inbox::Result::kPartial:
       return Result::kPending;
@@ -121,15 +121,15 @@ Handshake::Result Handshake::step() {
       break;
   }
   if (is_welcome) {
-    step_ = Step::kDone;
+    state_ = State::kDone;
     return Result::kAccepted;
   }
-  const Step before = step_;
-  const bool is_member = before == Step::kAwaitHello    ? on_hello()
-                         : before == Step::kAwaitAnswer ? on_answer()
+  const State before = state_;
+  const bool is_member = before == State::kAwaitHello    ? on_hello()
+                         : before == State::kAwaitAnswer ? on_answer()
                                                         : on_proof();
   if (!is_member) return Result::kRejected;
-  return step_ == Step::kDone ? Result::kAccepted : Result::kPending;
+  return state_ == State::kDone ? Result::kAccepted : Result::kPending;
 }
 
 Handshake::Result Handshake::advance() {

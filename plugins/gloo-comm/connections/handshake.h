@@ -54,13 +54,13 @@ class Handshake {
   int peer() const { return peer_; }
   int refusal() const { return refusal_; }
   /// This side has sent its proof: the other side may have accepted the connection already.
-  bool has_sent_proof() const { return step_ == Step::kAwaitWelcome; }
+  bool has_sent_proof() const { return state_ == State::kAwaitWelcome; }
   std::chrono::steady_clock::time_point since() const { return since_; }
   /// The connection of an accepted handshake.
   Descriptor take() { return std::move(socket_); }
 
  private:
-  enum class Step { kConnecting, kAwaitAnswer, kAwaitWelcome, kAwaitHello, kAwaitProof, kDone };
+  enum class State { kConnecting, kAwaitAnswer, kAwaitWelcome, kAwaitHello, kAwaitProof, kDone };
   struct Message {
     uint64_t magic;
     int32_t from, to;
@@ -78,7 +78,7 @@ class Handshake {
   Descriptor socket_;
   const int own_;
   int peer_ = -1;
-  Step step_;
+  State state_;
   int refusal_ = 0;
   const std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
   Inbox inbox_;

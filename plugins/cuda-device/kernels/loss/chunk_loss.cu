@@ -97,12 +97,9 @@ __global__ void __launch_bounds__(kThreads, kThreadsOfMultiprocessor / kThreads)
     shared.row = {whole.max, static_cast<float>(scale / double{whole.sum}), static_cast<float>(scale)};
   }
   __syncthreads();
-  if (threadIdx.x == 0) {
-    if (is_token)
-      atomic_accumulate(a.loss, row_loss(whole.max, whole.sum, target_logit));
-    else if (is_predicted)
-      report(a.fault, kFaultTarget, target, static_cast<long long>(a.first + row), a.vocabulary);
-  }
+  if (threadIdx.x == 0 && is_token) atomic_accumulate(a.loss, row_loss(whole.max, whole.sum, target_logit));
+  if (threadIdx.x == 0 && is_predicted && !is_token)
+    report(a.fault, kFaultTarget, target, static_cast<long long>(a.first + row), a.vocabulary);
   if constexpr (!kDifferentiates) return;
 
   const Row of_row = shared.row;
