@@ -19,7 +19,10 @@
 namespace tessera::host {
 namespace {
 
+// The index of GPT-2 124M over 8 ranks of fsdp has 100 KB; a file far beyond any index is not read into memory.
 constexpr uint64_t kMostIndexBytes = uint64_t{1} << 30;
+// A row of a matrix that was saved by columns lies in one block of each part: with so many kept, each block is read
+// once where the split had fewer ranks than this.
 constexpr size_t kKeptBlocks = 16;
 constexpr unsigned kMostExpected = 64;  // runs of elements that one call announces
 
@@ -57,6 +60,7 @@ const SafetensorsFile& Checkpoint::file(size_t number) const {
   return *opened;
 }
 
+/// What is checked once per file; the data of its tensors has its own checksums, compared block by block.
 /// Size and header.
 void Checkpoint::check_file(const SavedFile& saved) const {
   const std::string path = folder_ + "/" + saved.name;
@@ -100,6 +104,7 @@ void Checkpoint::check_tensors(const SafetensorsFile& opened, size_t number) con
     }
 }
 
+/// parse_index() has made sure that the parts hold each element once, so one of them has it.
 Checkpoint::Place Checkpoint::place_of(const SavedTensor& tensor, uint64_t element) const {
   ElementPlace place;
   const TensorPart* part = nullptr;
@@ -136,6 +141,7 @@ void Checkpoint::read_block(const std::string& name, const TensorPart& part, uin
                 " are not what was written: their crc32c differs"));
 }
 
+/// Does not count as a use: what is announced must not change which blocks are kept.
 bool Checkpoint::keeps(const TensorPart& part, uint64_t number) const {
   return std::ranges::any_of(blocks_, [&](const Block& kept) { return kept.part == &part && kept.number == number; });
 }
@@ -146,6 +152,8 @@ const Checkpoint::Block& Checkpoint::block(const std::string& name, const Tensor
   if (found != blocks_.end()) {
     blocks_.splice(blocks_.begin(), blocks_, found);
   } else {
+    // Memory of the block that was not used for longest is taken over. Until the checksum has been compared the block
+    // is not in the list, so one that was refused is never found there.
     std::list<Block> next;
     if (blocks_.size() < kKeptBlocks)
       next.emplace_back();
@@ -194,6 +202,7 @@ void Checkpoint::read_bytes(std::string_view name, uint64_t offset, std::span<st
   });
 }
 
+/// Goes on after damage: a user who restores files wants to know of all of them.
 std::vector<std::string> Checkpoint::verify() const {
   const std::lock_guard lock(mutex_);
   std::vector<std::string> broken;
@@ -221,6 +230,7 @@ std::vector<std::string> Checkpoint::verify() const {
 NamedArchitecture architecture_of(const Checkpoint& checkpoint) {
   const RunDescription& run = checkpoint.index().run;
   if (!run.has_config) return find_architecture(run.model);
+  // Called for its check: the folder's config.json is read by its name below.
   checkpoint.config_path();
   return find_architecture(checkpoint.folder());
 }
@@ -235,6 +245,8 @@ namespace {
 
 }  // namespace
 
+/// Facts before shapes: models that differ in heads or epsilon alone have the same shapes, and where shapes differ a
+/// fact ("width of the model is 768 there and 1024 here") says why.
 void require_model(const Checkpoint& checkpoint, std::span<const ModelFact> facts,
                    std::span<const Parameter> parameters) {
   const CheckpointIndex& index = checkpoint.index();

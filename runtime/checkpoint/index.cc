@@ -1,3 +1,11 @@
+// Sums over an index, and the names under which state is saved. A parameter has its own name, and what belongs to it is
+// found by a prefix, so any reader of safetensors can tell them apart:
+//
+//     h.0.mlp.c_fc.weight                   the parameter; of the first replica, where ranks train their own
+//     optim.h.0.mlp.c_fc.weight.m           its first moment
+//     replica.1.h.0.mlp.c_fc.weight         the second replica's
+//     state.3.dp.STRATEGY.BUFFER            what a strategy on axis dp keeps for itself on rank 3
+
 #include "checkpoint/index.h"
 
 #include "base/concat.h"

@@ -1,5 +1,12 @@
 // Strict reading: the file may come from anybody, and what passes here is used without further checks. Sizes are
 // multiplied with overflow checks, names of files have no folder, and tensors are covered once.
+//
+// Each object knows the way to it, so an error names the place in the file:
+//
+//     step-00000020/index.json: tensors: wte.weight: parts[1]: "file" is 2, not below 2, the number of files
+//
+// Unknown keys are refused as well: a later version that adds one has a number of its own, and any other key is damage
+// or a mistake.
 
 #include "checkpoint/index_fields.h"
 
@@ -18,9 +25,11 @@ namespace {
 
 using nlohmann::json;
 
+// The deepest value is at level 7: object, tensors, a tensor, parts, a part, ranges, a range.
 constexpr int kMaxDepth = 8;
 constexpr size_t kLongestShape = 8;
 
+/// [offset, elements], or [offset, elements, count, stride] where the range repeats.
 StridedRange read_range(const JsonFields& fields, const std::vector<uint64_t>& numbers) {
   if (numbers.size() == 2) return {numbers[0], numbers[1], 1, 0};
   if (numbers.size() == 4) return {numbers[0], numbers[1], numbers[2], numbers[3]};
@@ -40,6 +49,8 @@ uint64_t checked_bytes(const JsonFields& fields, const SavedTensor& tensor, bool
   return product;
 }
 
+/// `tensor` has its dtype and shape. Ranges are bounded by it one by one, so the sum cannot overflow whatever they are;
+/// whether they overlap is the business of cover_once().
 TensorPart read_part(const JsonFields& fields, const SavedTensor& tensor, size_t num_files) {
   TensorPart part;
   part.file = fields.number("file");
@@ -75,6 +86,7 @@ SavedTensor read_tensor(const JsonFields& fields, size_t num_files, uint64_t* ra
   checked_bytes(fields, tensor, is_parameter);
   for (const JsonFields& part : fields.objects("parts"))
     tensor.parts.push_back(read_part(part, tensor, num_files));
+  // Over all parts: each element is in one of them, once.
   std::vector<StridedRange> all;
   for (const TensorPart& part : tensor.parts)
     all.insert(all.end(), part.ranges.begin(), part.ranges.end());
@@ -86,6 +98,7 @@ SavedTensor read_tensor(const JsonFields& fields, size_t num_files, uint64_t* ra
 
 }  // namespace
 
+// Objects within share the parsed text, and may outlive the one that they were taken from.
 JsonFields::JsonFields(const std::string& text, const std::string& where)
     : root_(std::make_shared<json>(parse_strict_json(text, where, kMaxDepth))), value_(root_.get()), where_(where) {}
 
@@ -108,6 +121,7 @@ bool JsonFields::has(const std::string& key) const {
   return value_->contains(key);
 }
 
+/// -1, 1.0 and 1e3 are not unsigned to the parser, and are refused.
 uint64_t JsonFields::number(const std::string& key) const {
   const json& value = at(key);
   if (!value.is_number_unsigned()) refuse(key, "is not a whole number of at least 0");
@@ -203,6 +217,7 @@ void JsonFields::require_only(std::initializer_list<const char*> known) const {
     if (std::ranges::find(known, key) == known.end()) refuse(key, "is not a key of version ", kCheckpointVersion);
 }
 
+/// A wrong step or scale would end no run: it would show in its numbers alone.
 RunState read_state(const JsonFields& fields) {
   fields.require_only({"step", "optimizer_step", "tokens", "data_position", "loss_scale", "updates_at_scale", "best"});
   RunState state{fields.count("step"),           fields.count("optimizer_step"), fields.count("tokens"),
@@ -219,6 +234,7 @@ RunState read_state(const JsonFields& fields) {
   return state;
 }
 
+/// For people and comparisons: texts are not interpreted, and mesh and strategies are compared with those of the run.
 RunDescription read_run(const JsonFields& fields) {
   fields.require_only(
       {"tessera", "model", "has_config", "model_facts", "items", "settings", "data", "mesh", "strategies", "plugins"});
@@ -245,6 +261,7 @@ SavedFile read_file(const JsonFields& fields) {
   fields.require_only({"name", "bytes", "header_bytes", "header_crc32c"});
   SavedFile file{fields.text("name"), fields.number("bytes"), fields.number("header_bytes"),
                  fields.crc("header_crc32c")};
+  // The name is opened below the checkpoint's folder: nothing may lead out of it, nor end the path early.
   if (file.name.empty() || file.name.find_first_of(std::string_view("/\0", 2)) != file.name.npos ||
       file.name.starts_with('.'))
     fields.refuse("name", "is '", file.name, "', not the name of a file in the checkpoint's folder");
@@ -254,6 +271,7 @@ SavedFile read_file(const JsonFields& fields) {
   return file;
 }
 
+/// The limit of ranges is one for the whole index: a few bytes each, they could otherwise ask for any amount of work.
 std::map<std::string, SavedTensor, std::less<>> read_tensors(const JsonFields& fields, size_t num_files,
                                                              bool is_whole) {
   std::map<std::string, SavedTensor, std::less<>> tensors;

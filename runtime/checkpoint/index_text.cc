@@ -57,6 +57,7 @@ Json run_json(const RunDescription& run) {
           {"plugins", values_json(run.plugins)}};
 }
 
+// A part of a rank (rank 0 merges them into the index) has the same objects as the index, by the same functions.
 Json file_json(const SavedFile& file) {
   return {{"name", file.name},
           {"bytes", file.num_bytes},
@@ -95,6 +96,7 @@ std::string hex(uint32_t number) {
   return text;
 }
 
+/// What is after the first line. A text that does not begin as an index is no damage: another file has the name.
 std::string_view checked_rest(std::string_view text, const std::string& where) {
   const size_t begin = kFirst.size() + 8 + kFirstEnd.size();
   const bool has_line =
@@ -151,6 +153,7 @@ CheckpointIndex parse_index(std::string_view text, const std::string& where) {
 std::string print_rank_part(const RankPart& part) {
   Json object = {{"tensors", tensors_json(part.tensors)}};
   if (part.file) object["file"] = file_json(*part.file);
+  // Without a checksum: rank 0 reads it moments later, and removes it (train/saving/checkpoint_writer.cc).
   return dump(object);
 }
 

@@ -56,6 +56,7 @@ std::vector<std::string> names_in(const std::string& folder) {
 }
 
 /// Whether a checkpoint may have such a file, when it is complete or while it is made.
+/// By names alone: a folder is deleted only if all that it holds could have come from a save.
 bool is_of_checkpoint(std::string_view file) {
   if (file.ends_with(kPartial)) file.remove_suffix(kPartial.size());
   return file == kIndexName || file == kConfigName || file.starts_with(kRankFile);
@@ -129,6 +130,7 @@ std::optional<int64_t> step_of_name(std::string_view name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
   int64_t step = 0;
   const auto [end, error] = std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), step);
+  // Printed again, so that neither step-7 nor step-00000007.partial is taken for step-00000007.
   if (error != std::errc() || step < 0 || step_folder_name(step) != name) return std::nullopt;
   return step;
 }
@@ -226,6 +228,7 @@ void NewCheckpoint::retire_older(int64_t keep) const {
   std::erase_if(steps, [&](int64_t step) { return step > step_; });
   if (keep == 0 || static_cast<int64_t>(steps.size()) <= keep) return;
   steps.resize(steps.size() - static_cast<size_t>(keep));
+  // After the newest were taken out: the best one is kept beside them, and is not one of the `keep`.
   std::erase(steps, named_step(folder_, kBest).value_or(-1));
   for (const int64_t step : steps) {
     const std::string old = folder_ + "/" + step_folder_name(step), away = old + std::string(kPartial);

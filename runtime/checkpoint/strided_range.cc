@@ -53,6 +53,7 @@ std::vector<StridedRange> folded(std::span<const StridedRange> ranges) {
 
 }  // namespace
 
+/// Greedy: the second range of an entry decides its stride, and the first that does not fit begins a new entry.
 std::vector<StridedRange> strided(std::span<const ElementRange> ranges) {
   std::vector<StridedRange> result;
   for (const ElementRange& range : joined(ranges)) {

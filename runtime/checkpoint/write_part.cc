@@ -14,6 +14,7 @@
 namespace tessera::host {
 namespace {
 
+// A multiple of what a checksum covers, so that no checksum spans two pieces.
 constexpr uint64_t kPieceBytes = 4 * kChecksumBytes;
 
 /// Of the whole tensor.
@@ -47,6 +48,7 @@ std::vector<uint32_t> write_tensor(SafetensorsWriter& file, const HeldTensor& te
 }
 
 /// Those that this rank saves.
+/// In the order of the file, which is then written from its begin to its end (decision 0042).
 std::vector<const HeldTensor*> in_order_of(const SafetensorsWriter& file, std::span<const HeldTensor> tensors) {
   std::vector<const HeldTensor*> owned;
   for (const HeldTensor& tensor : tensors)
@@ -55,6 +57,7 @@ std::vector<const HeldTensor*> in_order_of(const SafetensorsWriter& file, std::s
   return owned;
 }
 
+/// The header is read back from the finished file: its checksum is of what the file has, not of what was meant.
 SavedFile describe(const std::string& path, const std::string& name) {
   const SafetensorsFile written(path);
   std::vector<std::byte> header(written.data_begin());

@@ -1,3 +1,15 @@
+// Starts this program again with other arguments and collects what it prints:
+//
+//     doctor                       child, in a process group of its own
+//     start, close writing ends
+//     poll both pipes    <-----    standard output and standard error
+//     both at their end, or late:  kill(-group, SIGKILL)
+//     waitpid
+//
+// The group also has the processes that the child starts, such as the ranks of `bench comm`. A child that inherited a
+// launcher's variables would take itself for a rank and wait for the others, so those are left out of its environment.
+// Output beyond the limit is read and dropped: a child must not hang in a full pipe.
+
 #include "doctor/child.h"
 
 #include <fcntl.h>
@@ -128,6 +140,7 @@ ChildResult run_child(const std::vector<std::string>& arguments, int64_t limit_m
   return result;
 }
 
+/// Of "tessera: error: ..." only the sentence; of the block about a failed job the text after "cause:".
 std::string ChildResult::reason() const {
   if (was_late) return concat("did not end within ", static_cast<int>(seconds + 0.5), " s and was killed");
   // The last line that the program itself wrote; of a job of several ranks, the cause that is below it.

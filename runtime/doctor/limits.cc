@@ -1,3 +1,8 @@
+// The limits of getrlimit(2), which shells show as ulimit. Where more is needed than a limit, the hard limit counts:
+// the program raises that of open files itself (launch/process_setup.h), and a user may raise the others. Limits on
+// memory and on the size of a file may be intended; any is a note, by the soft limit, which is the one that the kernel
+// applies.
+
 #include <sys/resource.h>
 
 #include <string>
@@ -21,6 +26,7 @@ struct Limit {
   const char* remedy;
 };
 constexpr Limit kLimits[] = {
+    // 8 MiB is the default of Linux since 5.16; before that it was 64 KiB.
     {RLIMIT_MEMLOCK, "locked memory (ulimit -l)", true, uint64_t{8} << 20,
      "GPUs and RDMA lock memory; raise it in /etc/security/limits.conf, or give docker run --ulimit memlock=-1."},
     {RLIMIT_NOFILE, "open files (ulimit -n)", false, 4096,

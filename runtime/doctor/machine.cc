@@ -1,4 +1,5 @@
-// What /proc and /sys report. Entries that are missing are left out: kernels and containers differ.
+// What /proc, /sys and a few system calls report about this machine, each line on its own. Entries that are missing are
+// left out: kernels and containers differ. Nothing here needs root or changes anything.
 
 #include <fcntl.h>
 #include <gnu/libc-version.h>
@@ -26,8 +27,10 @@ namespace {
 
 using Level = Finding::Level;
 
+// A container of Docker has 64 MiB unless it is given more.
 constexpr uint64_t kLeastShm = uint64_t{256} << 20;
 constexpr uint64_t kLeastDisk = uint64_t{1} << 30;
+// Without high-resolution timers a clock moves with the tick of the kernel, by 1 ms or more.
 constexpr int64_t kSlowClockNs = 1'000'000;  // its resolution
 
 std::string first_line(const std::string& path) {
@@ -73,6 +76,7 @@ void examine_system(Findings& findings) {
                       concat(model.empty() ? "unknown" : model, has.empty() ? "" : concat(": ", has)), ""});
 }
 
+/// Lines of /proc/self/cgroup are "0::/user.slice/job" in version 2 and "4:memory:/docker/0a1b" in version 1.
 /// The folder of this process in the hierarchy of version 2, and of a controller in version 1.
 std::vector<std::string> cgroup_folders(const std::string& controller) {
   std::vector<std::string> folders;
@@ -112,6 +116,7 @@ void examine_cores(Findings& findings) {
       {"machine", "cores", seen < online ? Level::note : Level::ok,
        seen < online ? concat(seen, " of ", online, " (CPU affinity of this process)") : std::to_string(seen), ""});
   for (const std::string& folder : cgroup_folders("cpu,cpuacct")) {
+    // "200000 100000": microseconds of processor time in each period; "max 100000" has no limit, and is skipped.
     std::istringstream max(first_line(folder + "/cpu.max"));
     double quota = 0, period = 0;
     if (!(max >> quota >> period)) {
@@ -137,6 +142,8 @@ void examine_pages(Findings& findings) {
                              : ""});
 }
 
+/// The source counts: hpet and acpi_pm are devices, and reading one takes about a microsecond, where tsc is a register
+/// of the processor.
 void examine_clock(Findings& findings) {
   timespec resolution{}, before{}, now{};
   ::clock_getres(CLOCK_MONOTONIC, &resolution);
@@ -213,6 +220,7 @@ void examine_io_uring(Findings& findings) {
                             "io_uring_register."});
 }
 
+/// Ranks on one machine read one another's memory with process_vm_readv (decision 0011), which Yama restricts.
 void examine_memory_of_others(Findings& findings) {
   const std::string scope = first_line("/proc/sys/kernel/yama/ptrace_scope");
   if (scope.empty() || scope == "0") return;

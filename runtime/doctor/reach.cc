@@ -1,6 +1,10 @@
-// A question is eight bytes, the answer the same bytes and the time of day in nanoseconds, both in the byte order of
-// the network. As in NTP the offset of the clocks is the time in the answer minus the midpoint of question and answer,
-// to within half the round trip; the fastest of several questions counts.
+// Whether a machine answers at a port, and by how much its clock differs. The protocol, over TCP:
+//
+//     question    "tsrclock"
+//     answer      "tsrclock" | nanoseconds since 1970, uint64, big-endian
+//
+// As in NTP (RFC 5905) the offset of the clocks is the time in the answer minus the midpoint of question and answer, to
+// within half the round trip; the fastest of several questions counts, since it was delayed the least.
 //
 // Names are resolved in a thread of their own: if the resolver does not answer, the thread is abandoned.
 
@@ -156,6 +160,8 @@ Finding connected(const Peer& peer, const std::string& section, int descriptor) 
 
 }  // namespace
 
+// One socket of IPv6 takes connections over IPv4 too; where the kernel has no IPv6, or keeps the two apart, it is
+// IPv4's.
 Answerer::Answerer(uint16_t port) : socket_(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   const int on = 1, off = 0;
   sockaddr_in6 all{};

@@ -1,3 +1,13 @@
+// Findings as aligned text, and as JSON. A level is shown only where something is to be seen, and the remedy below its
+// finding, so that a machine without problems is a short list of facts:
+//
+//     machine
+//               cores                  8
+//       note    memory of other ranks  kernel.yama.ptrace_scope is 1
+//                                      -> Ranks on one machine may have to copy through sockets; set it to 0, or ...
+//
+// Texts come from plugins, files and other machines, so they are escaped (base/concat.h).
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 

@@ -1,3 +1,11 @@
+// One HTML document: heading, tiles, charts, the drawing of a step, the plan, tables. All but the charts is text made
+// here; page.js draws those from the JSON in <script id="run">.
+//
+// The folder may come from an untrusted source. So every text of it is escaped, the drawing is in a sandboxed frame,
+// and the page has a policy that names our script by its hash and allows no other and no network:
+//
+//     default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-...'
+
 #include "report/page.h"
 
 #include <openssl/evp.h>
@@ -15,6 +23,7 @@
 namespace tessera::host {
 namespace {
 
+// By this line begins_like_report() knows a page, which a later report may replace.
 constexpr std::string_view kBegin = "<!DOCTYPE html>\n<!-- a report of tessera -->\n";
 
 std::string escaped(std::string_view text) {
@@ -63,6 +72,7 @@ const Curve* curve_of(const RecordedRun& run, const char* name) {
   return found == run.curves.end() ? nullptr : &found->second;
 }
 
+/// Not the mean: the first step and those with a checkpoint say nothing about the others.
 std::string median_of(const Curve& curve) {
   std::vector<double> values = curve.values;
   std::erase_if(values, [](double value) { return !std::isfinite(value); });

@@ -1,3 +1,9 @@
+// Reads the files of --out. The metrics are lines of JSON, and "kind" tells what a line is of; that of a step has none:
+//
+//     {"run":"20261124-101500-0a1b2c3d","kind":"run","model":"gpt2","steps":1000,"resumed_step":400, ...}
+//     {"run":"20261124-101500-0a1b2c3d","step":401,"loss":3.91, ...}
+//     {"run":"20261124-101500-0a1b2c3d","kind":"eval","after_step":500,"loss":3.8, ...}
+//
 // A killed run may have left half a line, which the next run has completed; so lines that are not JSON are counted and
 // skipped. A resumed run repeats the steps after its checkpoint: their earlier values are dropped.
 
@@ -49,6 +55,7 @@ Facts facts_of(const Json& object) {
   return facts;
 }
 
+/// A step that the curve already has is skipped, so the steps of a curve always ascend.
 void add(Curve& curve, int64_t step, const Json& line, const char* key) {
   const auto found = line.find(key);
   if (found == line.end() || (!curve.steps.empty() && curve.steps.back() >= step)) return;

@@ -174,6 +174,9 @@ TEST(Packages, HaveTheProgramAndTheHeadersApart) {
     EXPECT_NE(contents.at("tessera").find(library), std::string::npos) << contents.at("tessera");
   EXPECT_NE(contents.at("libtessera-dev").find("Architecture: all"), std::string::npos);
   expect_works(folder.path("tessera/usr/bin/tessera"), folder.path("tessera/usr"));
+  EXPECT_NE(file_bytes(folder.path("tessera/usr/share/doc/tessera/copyright")).find("Apache License"),
+            std::string::npos);
+  EXPECT_TRUE(fs::exists(folder.path("libtessera-dev/usr/share/doc/tessera/LICENSE")));
   EXPECT_FALSE(fs::exists(folder.path("tessera/usr/include")));
   EXPECT_TRUE(fs::exists(folder.path("libtessera-dev/usr/include/tessera/core.h")));
   EXPECT_FALSE(fs::exists(folder.path("libtessera-dev/usr/bin")));

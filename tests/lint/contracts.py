@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""contracts.py FOLDER: each function of a table of the ABI says on which thread it is called, and which errors it has.
+"""contracts.py FOLDER: each function of a table of the ABI says on which thread it is called, and which errors it has,
+and throws nothing (TSR_NOEXCEPT).
 
 The tags are those of core.h; a table that is handed to a call may name the thread of that call for all its functions. A
 function with a tsr_error* lists its errors, unless the comment of its table does so for every function.
@@ -20,7 +21,7 @@ def without_margins(comment):
 def functions(body):
     """(name, the text from the last member to the end of this one's line)"""
     start = 0
-    for found in re.finditer(r"TSR_FN\([^,]*,\s*(\w+)\)\s*\(.*?\)\s*TSR_NOEXCEPT;[^\n]*", body, re.S):
+    for found in re.finditer(r"TSR_FN\([^,]*,\s*(\w+)\)\s*\([^;]*;[^\n]*", body, re.S):
         yield found[1], body[start:found.end()]
         start = found.end()
 
@@ -37,6 +38,8 @@ def main():
                     breaches.append("has no tag of a thread")
                 if "tsr_error*" in said and "Errors" not in said and "Errors of every function" not in of_all:
                     breaches.append("does not list its errors")
+                if "TSR_NOEXCEPT" not in given:
+                    breaches.append("is not TSR_NOEXCEPT")
                 for breach in breaches:
                     num_breaches += 1
                     print(f"{path}: {table}.{name} {breach}")

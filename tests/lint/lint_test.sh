@@ -108,8 +108,10 @@ typedef struct tsr_a {
   TSR_FN(tsr_status, faultless)(void* ctx, tsr_error* err) TSR_NOEXCEPT;
   /* Does it. Errors: none of its own. [any-thread, may block] */
   TSR_FN(tsr_status, right)(void* ctx, tsr_error* err) TSR_NOEXCEPT;
+  /* Does it. [any-thread] */
+  TSR_FN(void, throwing)(void* ctx);
 } tsr_a;'
-refused 'functions of the ABI without a contract' 'tsr_a.untagged has no tag' 'tsr_a.faultless does not list' 'contracts.py found the above'
+refused 'functions of the ABI without a contract' 'tsr_a.untagged has no tag' 'tsr_a.faultless does not list' 'tsr_a.throwing is not TSR_NOEXCEPT' 'contracts.py found the above'
 
 # One sentence for each habit in words.py, in its order; and what the same words may say.
 mkdir docs

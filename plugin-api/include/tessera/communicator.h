@@ -145,8 +145,8 @@ typedef struct tsr_communicator_interface {
   uint32_t struct_size;
   uint32_t reserved;
   /* What this communicator can do with a device's streams of that kind; opens nothing. The caller sets
-   * caps->struct_size; the arrays it gets are the plugin's constants. Errors: UNSUPPORTED when it takes no such
-   * streams, in a message that says which it takes. [any-thread] */
+   * caps->struct_size, to 8 at least: what does not fit is left out. The arrays it gets are the plugin's constants.
+   * Errors: UNSUPPORTED when it takes no such streams, in a message that says which it takes. [any-thread] */
   TSR_FN(tsr_status, caps)(tsr_str stream_kind, tsr_comm_caps* caps, tsr_error* err) TSR_NOEXCEPT;
   /* Bytes of workspace that submit needs for this collective (pointers in it are ignored, but for counts) in a group of
    * `size`: an upper bound that depends on the arguments alone, so that memory can be planned without a communicator.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Timestamps: the times at which streams got somewhere, as the device itself notes them (Vulkan's timestamp queries, CUDA's
  * events). An optional table of a device, as those in device.h. Where a device has none, the host enqueues host functions
- * that read its clock; on a GPU each of those holds its stream up for some 30 us. */
+ * that read its clock; on a GPU each of those holds its stream up for some 30 us. Since 0.12. */
 #ifndef TESSERA_DEVICE_TIMESTAMPS_H
 #define TESSERA_DEVICE_TIMESTAMPS_H
 
@@ -18,8 +18,8 @@ typedef struct tsr_timestamps tsr_timestamps;
 typedef struct tsr_device_timestamps {
   uint32_t struct_size;
   uint32_t reserved;
-  /* Room for `count` times, none of them written: the caller's until destroy. Errors: RESOURCE_EXHAUSTED; driver errors.
-   * [control-thread] */
+  /* Room for `count` times, at least one, none of them written: the caller's until destroy. Errors: INVALID_ARGUMENT for
+   * none; RESOURCE_EXHAUSTED; driver errors. [control-thread] */
   TSR_FN(tsr_status, create)
   (tsr_device* device, uint64_t count, tsr_timestamps** timestamps, tsr_error* err) TSR_NOEXCEPT;
   /* Its streams have done what was enqueued; NULL is allowed. [control-thread] */
