@@ -1,3 +1,4 @@
+// The communicator of the plugin gloo-comm: its thread of collectives, and how it ends after a failure.
 #pragma once
 
 #include "gloo-comm/collectives/operation.h"

@@ -35,6 +35,7 @@ Utf8Char first_char(std::string_view text) {
 
 /// False for control characters (also those above ASCII) and for separators and direction marks that change the look of
 /// a line.
+/// U+200E, 200F: direction; 2028, 2029: ends of lines; 202A to 202E, 2066 to 2069: embeddings and isolates.
 bool may_be_shown(uint32_t code) {
   const auto is_in = [code](uint32_t first, uint32_t last) { return code >= first && code <= last; };
   return code >= 0x20 && !is_in(0x7f, 0x9f) && !is_in(0x200e, 0x200f) && !is_in(0x2028, 0x202e) &&

@@ -1,5 +1,10 @@
 // Hardware threads of one core share its arithmetic, so they belong to one rank where they can: cores are ordered by
-// package and core as Linux describes them in /sys/devices/system/cpu/cpuN/topology.
+// package and core as Linux describes them in /sys/devices/system/cpu/cpuN/topology, and cut into equal shares:
+//
+//     cpu      0  4  1  5  2  6  3  7        threads 0 and 4 are of one core
+//     rank     0  0  0  0  1  1  1  1
+//
+// Why ranks are bound at all: decision 0052.
 
 #include "base/core_binding.h"
 

@@ -1,5 +1,9 @@
 // POSIX replaces a name in one step, so a reader or a crash sees the old file or the new one. A rename is durable once
-// its folder is.
+// its folder is:
+//
+//     write config.json.partial, fsync it, rename it to config.json, fsync the folder
+//
+// Without the first fsync a power cut may leave the new name with an empty file.
 
 #include "base/durable_file.h"
 

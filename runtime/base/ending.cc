@@ -1,3 +1,12 @@
+// Memory that a parent shares with its children, with one Ending for each of them:
+//
+//     parent     SharedEndings: memfd_create, ftruncate, mmap
+//     forked     has the mapping
+//     started    inherits the file's descriptor, and maps it again: take_ending(descriptor, its place)
+//
+// An exit code cannot tell a child that is done from one that a plugin has ended, since a plugin may choose any code.
+// The file has no name, so only these processes have it, and it is gone with them.
+
 #include "base/ending.h"
 
 #include <fcntl.h>

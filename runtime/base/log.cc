@@ -1,6 +1,8 @@
 // The log, by spdlog, on standard error: standard output is for results (plans, JSON). Each rank has its own logger,
 // since ranks may be threads of one process; lines are written at once, since a rank may be killed, and each with one
 // write, since ranks share a terminal (base/terminal.cc).
+//
+//     [10:15:00.123] [rank 1] info: reading data          [rank 1] only where there are several
 
 #include "base/log.h"
 

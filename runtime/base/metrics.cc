@@ -1,6 +1,11 @@
-// Metrics as JSON lines: one object for the run, then one per step and evaluation. A file can be read while it grows,
-// and may hold several runs, distinguished by `run`. Doubles read back to the same bits. JSON has no NaN and no
-// infinity: such a number becomes null, and `not_finite` lists its name.
+// Metrics as JSON lines: one object for the run, then one per step, evaluation and checkpoint. A file can be read while
+// it grows, and may hold several runs, distinguished by `run`. Doubles read back to the same bits. JSON has no NaN and
+// no infinity: such a number becomes null, and `not_finite` lists its name.
+//
+//     {"run":"20261124-101500-0a1b2c3d","kind":"run","started":"2026-11-24T10:15:00Z", ...}
+//     {"run":"20261124-101500-0a1b2c3d","step":1,"loss":10.93,"grad_norm":2.1, ...}
+//     {"run":"20261124-101500-0a1b2c3d","step":2,"loss":null, ...,"not_finite":["loss"]}
+//     {"run":"20261124-101500-0a1b2c3d","kind":"save","saved_step":2, ...}
 
 #include "base/metrics.h"
 

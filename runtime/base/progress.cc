@@ -1,6 +1,9 @@
 // A thread reports the progress of long work. The work does not report itself because a phase need not have a loop in
 // which to check the clock. The work never waits for the reporter, so a line may combine a count and a total of
 // different moments.
+//
+// On a terminal the status line is redrawn ten times a second. Else a line is logged after 2 s, the next ones after 4,
+// 8, 16, 32 and then every 60 s more: an hour of planning has some sixty lines, and a second of it none.
 
 #include "base/progress.h"
 

@@ -1,3 +1,6 @@
+// pthread_create, since std::thread takes no size of stack. The promise makes the caller wait until the thread runs: a
+// thread in its making holds locks, which a child that is forked at that moment would find locked for ever.
+
 #include "base/small_thread.h"
 
 #include <future>

@@ -48,6 +48,7 @@ class StructureCheck {
     throw Error(TSR_E_INVALID_ARGUMENT, concat(where_, " nests deeper than ", max_depth_, " levels"));
   }
 
+  /// A zero character would end the key for a reader in C.
   void check_key(const std::string& key) {
     if (key.find('\0') != std::string::npos) {
       throw Error(TSR_E_INVALID_ARGUMENT, concat(where_, " has a key with a zero character: ", key.c_str(), "..."));

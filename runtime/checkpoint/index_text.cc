@@ -96,7 +96,7 @@ std::string hex(uint32_t number) {
   return text;
 }
 
-/// What is after the first line. A text that does not begin as an index is no damage: another file has the name.
+/// What is after the first line. A text that begins otherwise is not damaged: another file has the name.
 std::string_view checked_rest(std::string_view text, const std::string& where) {
   const size_t begin = kFirst.size() + 8 + kFirstEnd.size();
   const bool has_line =

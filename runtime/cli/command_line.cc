@@ -1,3 +1,10 @@
+// One parser for the commands that have a few flags and words:
+//
+//     --name value    --name=value    --switch    -h    word    -- words only
+//
+// --max_tokens is --max-tokens. Every flag may be given once: of two values one would be ignored. A wrong flag is
+// answered with the nearest one that the command has, and a wrong number of words with the usage.
+
 #include "cli/command_line.h"
 
 #include <algorithm>

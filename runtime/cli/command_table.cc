@@ -1,3 +1,8 @@
+// One row for each command: its name, the words after it, a line for the help, what runs it, and its flags. The
+// program, --help, the completions and the manual pages are all made from this table, so none of them lacks a command.
+// Flags come from the tables that parse them: those of train, eval, plan and bench rates from config/flag_table.cc,
+// those of most others from their CommandSyntax.
+
 #include "cli/command_table.h"
 
 #include <algorithm>
@@ -38,6 +43,7 @@ std::vector<FlagText> of_bench() {
   return texts;
 }
 
+/// These two commands read their few arguments themselves.
 std::vector<FlagText> of_inspect() {
   return {{"", "json", "", "print one JSON object", ""},
           {"", "quick", "", "skip the files of tensors", ""},

@@ -1,5 +1,10 @@
 // `tessera completion bash|zsh` and `tessera manual COMMAND`: generated from the tables of commands and flags that
-// --help also uses. The build writes them to files for installation.
+// --help also uses. The build writes them to files for installation. In bash's script a flag with a value has a line,
+// and a command one with its words and flags; a placeholder in capitals such as FILE completes the names of files:
+//
+//     'train --recompute') COMPREPLY=($(compgen -W 'none full attention' -- "$word")); return ;;
+//     'train --metrics') COMPREPLY=($(compgen -f -W '' -- "$word")); return ;;
+//     bench) words='comm device disk rates' flags='--rates --model ... ' ;;
 
 #include <algorithm>
 #include <iostream>
@@ -50,6 +55,7 @@ std::string names_of_commands() {
   return names;
 }
 
+// Bash cuts words at "=", so "--flag=va" is three words: "before" is then two words back.
 constexpr std::string_view kBashHead = R"(# bash completion for tessera, written by `tessera completion bash`
 _tessera() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} words flags i

@@ -1,5 +1,7 @@
 // `tessera convert`: a model as a new Hugging Face folder, which transformers and `tessera --model` load. Tokenizer
-// files that lie beside the weights go with them.
+// files that lie beside the weights go with them. What can fail without writing is tried first: flags, the model, its
+// weights, that the tokenizer's files can be read. Then the folder is made, which must be new or empty, so that nothing
+// of another model is left in it.
 
 #include <filesystem>
 #include <iostream>

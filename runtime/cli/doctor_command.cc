@@ -1,5 +1,14 @@
 // `tessera doctor`: checks this machine. Anything that may crash or hang runs in a process of its own, with a time
-// limit. Under a launcher every rank tries to reach every other; rank 0 reports for all.
+// limit. Under a launcher every rank tries to reach every other; rank 0 reports for all. They meet in the job's store:
+//
+//     rank r    sets doctor/place/r      "40123 10.0.0.7 127.0.0.1": its port and addresses
+//               gets doctor/place/s      of every other rank, and connects to the first of these that answers
+//               sets doctor/found/r/i/   name, level, value, remedy of its i-th finding
+//     barrier
+//     rank 0    gets all findings
+//     barrier                            until then rank 0 may still ask the store
+//
+// That a rank cannot be reached is a finding, not an error: the report has all pairs.
 
 #include <iostream>
 
@@ -72,6 +81,7 @@ Findings examine_ranks(const RankInfo& info, int num_ranks) {
   const Answerer answerer(0);
   info.store->set(concat("doctor/place/", info.rank), own_place(answerer.port()));
   Findings own;
+  // Each begins with the rank after it: otherwise all would ask rank 0 at once.
   for (int step = 1; step < num_ranks; ++step) {
     const int other = (info.rank + step) % num_ranks;
     own.push_back(examine_rank(other, info.store->get(concat("doctor/place/", other), kMeetMs),

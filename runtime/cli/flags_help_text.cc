@@ -1,3 +1,11 @@
+// The help of train, eval, plan and bench rates: the flags of the host, from their table, and below them the options of
+// the plugins named on the command line:
+//
+//     tessera train --strategy fsdp --help
+//
+// A plugin itself declares which options it has, so its file is loaded for that. One that cannot be loaded must not
+// take the help away: the reason is printed in place of its options.
+
 #include "cli/flags_help_text.h"
 
 #include <utility>

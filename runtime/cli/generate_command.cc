@@ -4,6 +4,8 @@
 //     with --tokenizer        text, by that tokenizer
 //     a model of bytes        text, its bytes
 //     any other model         numbers, with spaces between them
+//
+// A vocabulary may be larger than what has a text: models pad it to a round number. Such tokens are never drawn.
 
 #include <algorithm>
 #include <chrono>

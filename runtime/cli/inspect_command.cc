@@ -1,4 +1,6 @@
-// `tessera inspect CHECKPOINT`: what is in a checkpoint, and whether it is what was written.
+// `tessera inspect CHECKPOINT`: what is in a checkpoint, and whether it is what was written. A note about the choice of
+// the checkpoint goes to standard error, so that --json prints JSON alone. Damage is a result, with exit code 1; a
+// folder without a checkpoint is wrong usage, with 2.
 
 #include <iostream>
 

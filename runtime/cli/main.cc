@@ -1,4 +1,13 @@
-// The program `tessera`: sets up the process, runs the command and turns errors into exit codes.
+// The program `tessera`: sets up the process, runs the command and turns errors into exit codes. The order of main():
+//
+//     take the ending     shared with our launcher, before a plugin can touch the environment
+//     supervise           forks, so before there are threads; what follows runs in the child
+//     report crashes      before any plugin is loaded
+//     standard files      before any file is opened, which could otherwise get the number of a closed one
+//     mark the process    from here on, a fork by a plugin is noticed
+//     the command         loads plugins, starts threads
+//     flush the output    standard output that cannot be written is a failure too
+
 #include <execinfo.h>
 #include <unistd.h>
 
@@ -29,6 +38,7 @@
 namespace tessera::host {
 namespace {
 
+// Names that are kept for commands to come, and told apart from typos.
 constexpr std::array kLater = {"check", "simulate", "coordinator", "worker"};
 
 [[noreturn]] void refuse_command(const std::string& command) {

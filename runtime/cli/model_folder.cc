@@ -1,3 +1,10 @@
+// What FOLDER of generate and convert may be, in this order:
+//
+//     a checkpoint's folder, a folder of --save       the newest or named checkpoint; it knows its model
+//     config.json with model.safetensors              Hugging Face's layout; also several files with an index
+//
+// A checkpoint also knows the length of the sequences that it was trained on: positions beyond that were not trained.
+
 #include "cli/model_folder.h"
 
 #include <algorithm>

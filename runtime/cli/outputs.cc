@@ -1,5 +1,8 @@
 // Collects all files that a job reads (model, data, plugins), so that an output can be refused that would overwrite
-// one, or that the next run would read (base/output_file.h).
+// one, or that the next run would read (base/output_file.h). Each output has a test by its first bytes for what may be
+// replaced: metrics and traces, drawings and rates that tessera wrote. Two outputs may not be one file either.
+//
+// Checks come before any rank is started, and again when a file is opened: in between hours may pass.
 
 #include "cli/outputs.h"
 

@@ -1,5 +1,12 @@
 // `tessera plan`: compiles the programs of all ranks as `train` would, verifies them, and prints a report, or the
 // outputs that flags ask for instead of it. The exit code is 1 if verification or --device-memory would stop the run.
+//
+//     flags -> job -> programs of one rank of each class -> verify -> --print-program
+//                                                                  -> --verify, --schedule, --trace, --svg
+//                                                                  -> else the report, or --json
+//                                                      -> what does not fit, and flags that would
+//
+// The answer is that of a run: `train` compiles the same programs with the same code.
 
 #include <iostream>
 #include <optional>

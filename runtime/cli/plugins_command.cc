@@ -1,4 +1,6 @@
-// `tessera plugins list` and `tessera plugins info NAME`.
+// `tessera plugins list` and `tessera plugins info NAME`. A list loads nothing: it looks at the files alone, so one bad
+// plugin does not hide the others. `info` loads the plugin, since only it knows its options; `doctor` uses it to load
+// each plugin in a process of its own (doctor/plugins.cc).
 
 #include <algorithm>
 #include <iostream>

@@ -1,4 +1,5 @@
-// `tessera report`: the record of a run as one page.
+// `tessera report`: the record of a run as one page. The run may be going on; the page is of the moment. A page that
+// `report` wrote before is replaced, any other file only with --overwrite, and the files of the record never.
 
 #include <filesystem>
 #include <iostream>

@@ -1,4 +1,5 @@
-// `tessera trace FILE`: where the time of the steps went that `tessera train --profile` recorded.
+// `tessera trace FILE`: where the time of the steps went that `tessera train --profile` recorded. It needs neither the
+// flags nor the plugins of the run: the trace holds what waits for what (trace/trace.h).
 
 #include <iostream>
 

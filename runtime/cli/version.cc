@@ -1,3 +1,10 @@
+// What is needed to build the program again, for reports of errors:
+//
+//     tessera 0.12.0, plugin ABI 0.12
+//     commit     1a2b3c4
+//     compiler   ...
+//     libraries  ...
+
 #include "cli/version.h"
 
 #include "base/concat.h"

@@ -1,5 +1,5 @@
 // Compiles model, mesh and strategies to the programs of a rank (the pipeline is in compile.cc). Pure: any process can
-// compile any rank's programs.
+// compile any rank's programs. verify_job is implemented in verify_job.cc.
 #pragma once
 
 #include <map>

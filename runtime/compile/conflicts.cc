@@ -5,7 +5,7 @@
 //
 // Comparing layout entries needs no table of pairs of plugins, and covers third-party strategies and options that
 // change what a strategy splits (decision 0024). The second of the passes could only report a program that it did not
-// expect.
+// expect. Cost: n log n in the entries of the layout, times the few that split one dim of one parameter.
 
 #include "compile/conflicts.h"
 

@@ -1,5 +1,16 @@
-// The host's side of an offload policy: the view and the sink of offload.h. A wrong answer fails at the call that gives
-// it, where the author of a policy sees it. The program is changed only when the policy has returned OK.
+// The host's side of an offload policy: the view and the sink of offload.h. The answer "item %30 leaves for host memory
+// after the forward of h.0" becomes, through movement.cc,
+//
+//     23    evict     copy  r %30 src  w %61 dst  # 5
+//     69    fetch     copy  r %61 src  w %113 dst
+//
+// A wrong answer fails at the call that gives it, where the author of a policy sees it:
+//
+//     item 1 (wte) cannot leave after visit 0, other: that visit does not use it; give the visit of one of its uses
+//
+// Invariant: the program is changed only when the policy has returned OK and its answers fit together. Cost: a snapshot
+// of the program, and that of movement.cc; an answer takes a search of its item's uses, and one that runs an action on
+// the host takes a search of the list, and of the other answers for each operand.
 
 #include "compile/offload_runner.h"
 

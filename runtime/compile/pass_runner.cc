@@ -1,7 +1,15 @@
 // The host's side of the edit table: each entry forwards to a Rewriter, and guard() turns exceptions into statuses,
-// since none may cross the ABI. An invalid edit fails at the call that makes it, where the author of a pass can see it;
-// faults that show only in the whole program (races, missing sums) are left to the verifiers. Edits go to a private
-// copy, which replaces the program when the pass returns OK, so a failed pass leaves no trace.
+// since none may cross the ABI. With one call of insert, after action 40, ddp adds action 42:
+//
+//     40    compute             backward wte mb=0  ...  a %61+28928:3072 g:weight
+//     42    comm.dp.gradient    all_reduce group=dp reduce=sum  a %61 dst
+//     43    compute             sum_squares home=wte.weight  r %61+28928:3072 src  ...
+//
+// An invalid edit fails at the call that makes it, where the author of a pass can see it; faults that show only in the
+// whole program (races, missing sums) are left to the verifiers.
+//
+// Invariant: a failed pass leaves no trace. Edits go to a private copy, which replaces the program when the pass
+// returns OK. Cost: a snapshot and a copy of the program for each pass, then that of its edits (rewriter.cc).
 
 #include "compile/pass_runner.h"
 

@@ -1,6 +1,12 @@
 // Combines --mesh, --strategy and --nproc, which overlap, into one list of axes. Without --mesh there is one axis over
 // the whole world. Without --strategy it has the default one. With several axes each needs a strategy, since no default
 // would be right for most of them.
+//
+//     --nproc 4                                        dp=4, the default strategy
+//     --strategy fsdp --nproc 4                        dp=4, fsdp
+//     --mesh pp=2,dp=2 --strategy pp=pipeline,dp=ddp   two axes, 4 ranks; rank 1 is pp 0, dp 1
+//
+// Under another launcher the world is the launcher's, and the mesh must have as many ranks.
 
 #include "config/axes.h"
 
@@ -15,6 +21,7 @@
 namespace tessera::host {
 namespace {
 
+// The product is compared after each axis, so it never leaves 64 bits: at most 2^20 times 2^20.
 constexpr int kMaxWorld = 1 << 20;
 
 bool is_axis_name(std::string_view name) {
@@ -57,6 +64,7 @@ std::vector<MeshAxis> bare_axes(const TrainConfig& config, int world_size) {
   if (!axes.empty()) return axes;
   if (config.strategies.size() > 1)
     throw UsageError("--strategy names more than one axis, which needs --mesh; add one, such as --mesh pp=2,dp=2");
+  // --strategy x=fsdp without a mesh names its one axis x.
   const bool named = !config.strategies.empty() && !config.strategies[0].axis.empty();
   return {{named ? config.strategies[0].axis : "dp", world_size, ""}};
 }

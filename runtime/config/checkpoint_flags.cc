@@ -1,3 +1,7 @@
+// The rows of flag_table.cc that are about checkpoints, in a file of their own because they depend on one another. A
+// flag without effect is refused: --keep without --save would look as if something were kept. Folders are local, not
+// compared between ranks: machines may have the same storage under different paths.
+
 #include "config/checkpoint_flags.h"
 
 #include <limits>
@@ -48,6 +52,7 @@ void check_checkpoint_flags(const TrainConfig& config) {
   if (config.save_async || config.save_best)
     throw UsageError(
         concat("--save-", config.save_async ? "async" : "best", " saves nothing without --save FOLDER; give it too"));
+  // Whether it was given is not known here, and with the default's value it does no harm.
   if (config.keep != TrainConfig().keep)
     throw UsageError(concat("--keep ", config.keep, " keeps nothing without --save FOLDER; give it too"));
 }

@@ -3,6 +3,13 @@
 // is a field of TrainConfig and an entry here.
 //
 // Flags that may differ between ranks (paths, the log) are not shared, and so not compared.
+//
+//     integer(kData, "batch-size", "sequences per ...", &C::batch_size, 1, 1 << 20)
+//
+//       --batch-size N    sequences per ... (default 4)     in the help, below "Model and data"
+//       "batch-size": 4                                     in config.json
+//
+// Groups are in the order of the help, and rows in their group.
 
 #include "config/flag_table.h"
 
@@ -23,6 +30,7 @@
 namespace tessera::host {
 namespace {
 
+// The limits of the types, which errors do not name (text_values.cc).
 constexpr double kInfinity = std::numeric_limits<double>::max();
 constexpr int64_t kMostSteps = std::numeric_limits<int64_t>::max();
 // Decay rates must be below 1: with 1 a moving average never moves.
@@ -92,6 +100,8 @@ void add_evaluation_flags(std::vector<Flag>& flags) {
                &C::eval_batches, 0, kMostSteps)});
 }
 
+/// Adds to the list each time, so that --freeze A --freeze B is --freeze A,B. Patterns are compared with names in the
+/// job, once the model is known.
 Flag freeze_flag() {
   const auto read = [](TrainConfig& config, string_view given) {
     for (const string_view pattern : split(given, ',')) {
@@ -127,6 +137,8 @@ void add_optimisation_flags(std::vector<Flag>& flags) {
        freeze_flag()});
 }
 
+/// One folder each time: a path may hold commas. Printed as nothing, since it is compared nowhere; a file of settings
+/// has its `items`.
 Flag plugin_dir_flag() {
   const auto read = [](TrainConfig& config, string_view given) { config.plugin_dirs.emplace_back(given); };
   const auto print = [](const TrainConfig&) { return std::string(); };
@@ -291,11 +303,13 @@ bool has_flag(FlagSet set, const Flag& flag) {
       "eval-data",   "eval-every",  "grad-accum", "reduce-dtype",  "reduce-every",  "recompute",  "max-skipped-steps",
       "offload",     "offload-dir", "offload-io", "offload-check", "offload-chunk", "cuda-graph", "seed",
       "host-memory", "log-every",   "out",        "profile",       "profile-out"};
+  // Two whole groups, and single flags of groups that evaluation has too.
   const bool is_of_training = flag.group == kOptimisation || flag.group == kCheckpoints ||
                               std::ranges::find(kOfTraining, flag.name) != std::end(kOfTraining);
   return set != FlagSet::eval || !is_of_training;
 }
 
+/// Texts, which every rank prints alike: equal settings are equal texts, and an error shows them as they are.
 std::vector<ConfigField> shared_fields(const TrainConfig& config) {
   std::vector<ConfigField> fields;
   for (const Flag& flag : train_flags())
@@ -306,6 +320,8 @@ std::vector<ConfigField> shared_fields(const TrainConfig& config) {
 std::vector<ConfigField> result_fields(const TrainConfig& config) {
   std::vector<ConfigField> fields;
   for (const Flag& flag : train_flags()) {
+    // --seed and the sizes of batches are in the group of the data. The mesh is left out: a checkpoint records it
+    // itself.
     const bool changes_results =
         flag.group == kData || flag.group == kOptimisation || flag.name == "dtype" || flag.name == "reduce-dtype";
     if (flag.is_shared && changes_results) fields.push_back({std::string(flag.name), flag.print(config)});

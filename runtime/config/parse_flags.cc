@@ -3,6 +3,10 @@
 //
 // The rest of this file does what Boost does not: underscores for dashes, a value after a plugin's option, flags given
 // twice, flags that contradict one another, and errors that say what to type.
+//
+// Order: names are made uniform; Boost splits words into flags and values; --help ends it here; options of plugins are
+// taken from what Boost does not know; values are read into the TrainConfig; the file of --config fills in what was not
+// given; last come the checks that need several flags.
 
 #include "config/parse_flags.h"
 
@@ -110,6 +114,7 @@ std::string with_dashes(std::string argument) {
   throw UsageError(concat("unknown flag --", name, suggest_flag(name, names)));
 }
 
+/// -1 after a plugin's option is its value, which to Boost is an unknown short flag.
 bool is_number(std::string_view word) {
   return word.size() > 1 && word[0] == '-' && word.find_first_not_of("0123456789.e-") == word.npos;
 }

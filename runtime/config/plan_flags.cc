@@ -1,4 +1,6 @@
 // The flags of plan and bench that train does not have.
+// They fill a PlanFlags of their own, so that no setting of a run depends on what is printed about it: ranks do not
+// compare them, and config.json does not hold them.
 
 #include "config/plan_flags.h"
 
@@ -12,6 +14,7 @@
 namespace tessera::host {
 namespace {
 
+// --print-program R is short for --print-program --rank R.
 void set_rank(PlanFlags& plan, const char* flag, const std::string& text) {
   const int rank = static_cast<int>(parse_integer(flag, text, 0, (1 << 20) - 1));
   if (plan.rank >= 0 && plan.rank != rank)
@@ -72,6 +75,7 @@ void check_plan(const PlanFlags& plan) {
   if (is_standard_output(plan.svg) && (plan.verify || plan.schedule || !plan.trace.empty()))
     throw UsageError(
         "--svg - writes the drawing to standard output, where --verify, --schedule and --trace write too; give a file");
+  // Only these have times that --rates can replace.
   const bool simulates = !plan.svg.empty() || !plan.trace.empty();
   const bool draws = plan.verify || plan.schedule || simulates;
   if (int{plan.print_program} + int{plan.as_json} + int{draws} > 1)

@@ -10,6 +10,7 @@ namespace tessera::host {
 namespace {
 
 constexpr std::string_view kEvery = "every=";
+// Of any model: the number of blocks is not known yet.
 constexpr int kMostBlocks = 1 << 20;
 
 }  // namespace

@@ -1,3 +1,6 @@
+// --profile 10:12 is three steps, --profile 10 one: both ends are included, and steps count from 1 as in the log. The
+// limit of the length bounds the trace, which holds every action of every rank.
+
 #include "config/step_range.h"
 
 #include <limits>

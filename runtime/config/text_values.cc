@@ -47,6 +47,7 @@ struct ByteUnit {
   uint64_t num_bytes;
 };
 constexpr uint64_t kThousand = 1000;
+// 1.5GB is read as 1,500,000,000 and printed as 1500MB, 1GiB as 1GiB.
 // Largest first, and binary before decimal units: print_bytes takes the first that divides, parse_bytes the first
 // suffix.
 constexpr ByteUnit kByteUnits[] = {{"TiB", uint64_t{1} << 40},
@@ -96,6 +97,7 @@ uint64_t parse_bytes(std::string_view flag, std::string_view text) {
       break;
     }
   const double num_bytes = parse_all(number, value) == std::errc() ? value * scale : -1;
+  // 10^18 bytes are more than any machine has, and fit a signed integer too.
   // Written so that NaN is refused as well.
   if (!(num_bytes >= 1 && num_bytes < 1e18))
     throw UsageError(concat("--", flag, " is '", text, "'; give a number of bytes, such as 2GiB, 512MiB or 1.5GB"));

@@ -1,4 +1,6 @@
 // Enumerators as the names that the command line uses.
+// The names are one text, "sequential|shuffled", which the help shows and parse_choice() reads too; so the order of the
+// enumerators is that of the names.
 
 #include "config/train_config.h"
 

@@ -1,3 +1,6 @@
+// What is allowed and rarely meant; each is a warning and no error, since it may be meant: data that may be something
+// else, text as bytes for a model with a vocabulary of words, and data so short that every step sees the same tokens.
+
 #include "data/data_warnings.h"
 
 #include "base/concat.h"

@@ -1,6 +1,13 @@
 // What a folder or pattern after --data holds. Nothing is dropped silently where it matters: of a sequence of shards
 // every file must be readable, and a folder that mixes token files with others, or training with validation shards, is
 // refused with the pattern to give instead.
+//
+//     corpus/a.txt, corpus/notes/b.txt, corpus/.git/...     text: a.txt, notes/b.txt
+//     fineweb/train_000001.bin, fineweb/train_000002.bin    shards of one sequence
+//     fineweb/val_000000.bin beside these                   refused: --data 'fineweb/*train*.bin'
+//
+// Files are sorted by path, since the order in which a folder lists them differs between machines, and all ranks must
+// read one sequence.
 
 #include "data/file_list.h"
 

@@ -1,5 +1,8 @@
 // Heuristics over the first 8 KiB. Text in any language is valid UTF-8 with few control characters; small uint16 tokens
-// have a zero, or a byte below 32, at every second place.
+// have a zero, or a byte below 32, at every second place:
+//
+//     "The cat"                   54 68 65 20 63 61 74
+//     tokens 464, 3797 (GPT-2)    d0 01 d5 0e
 
 #include "data/looks_like_text.h"
 

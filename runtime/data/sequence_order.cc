@@ -3,7 +3,8 @@
 //     tokens   | rest | 3 | 0 | 4 | 1 | 2 | rest |
 //                     ^ the epoch's offset
 //
-// So a model also sees what a cut has separated, as with windows at random, and yet every token about once an epoch.
+// So a model also sees what a cut has separated, as with windows at random, and yet every token about once an epoch. A
+// sequence is found by its number alone: nothing is stored, and a saved position continues anywhere.
 
 #include "data/sequence_order.h"
 

@@ -1,6 +1,10 @@
 // The permutation is computed element by element: a Feistel network over the least even number of bits that holds all
 // elements, with Philox as its round function. An index that is mapped beyond them is mapped again until it is not
 // ("cycle walking": Black and Rogaway, "Ciphers with arbitrary finite domains", 2002), less than four times on average.
+//
+//     left | right    ->    right | left ^ philox(right, round, epoch; seed)      can be undone, so it permutes
+//
+// The numbers are part of the contract with checkpoints: another constant here gives a resumed run other data.
 
 #include "data/shuffle.h"
 

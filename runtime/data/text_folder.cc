@@ -1,5 +1,5 @@
-// Reads the text files of a folder into memory. Binary files among them (a zero byte near the start) are counted and
-// skipped: source trees hold images and archives too.
+// Reads the text files of a folder into memory, one after the other without anything between them. Binary files among
+// them (a zero byte near the start) are counted and skipped: source trees hold images and archives too.
 
 #include "data/text_folder.h"
 

@@ -1,3 +1,9 @@
+// Gives tokens the interface of all datasets. The order of training is one of two walks, by --data-order: BatchOrder
+// (sequential) and SequenceOrder (shuffled). A pass for evaluation takes the windows of BatchOrder once, so that each
+// token but the first is predicted once, by any number of ranks:
+//
+//     tokens   | rank 0 | rank 1 | rank 0 | ra          what is missing at the end is token 0 without a target
+
 #include "data/token_dataset.h"
 
 #include <algorithm>

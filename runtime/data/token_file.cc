@@ -1,7 +1,12 @@
 // Recognises token files. Nothing but the name and the first 8 KiB decides, in this order: the header of llm.c, formats
-// that are refused (NumPy, Parquet, archives), the name .bin or a zero byte (uint16), else text. Wrong guesses train on
-// garbage without an error, so what looks like text but is read as uint16 is kept as a doubt that becomes a warning, or
-// the end of the error when a token is outside the vocabulary.
+// that are refused (NumPy, Parquet, archives), the name .bin or a zero byte (uint16), else text.
+//
+//     llm.c      int32 20240520 | int32 1 | int32 number of tokens | rest of 1024 bytes | uint16 tokens
+//     raw        uint16 tokens
+//     text       bytes, each of which is a token
+//
+// All numbers are little-endian. Wrong guesses train on garbage without an error, so what looks like text but is read
+// as uint16 is kept as a doubt that becomes a warning, or the end of the error when a token is outside the vocabulary.
 
 #include "data/token_file.h"
 

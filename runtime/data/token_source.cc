@@ -1,5 +1,11 @@
 // Tokens of files and folders as one sequence. Files are read in place, text folders are held in memory. What ranks
 // compare is a hash of samples, since hashing gigabytes at every start would take longer than many runs.
+//
+//     shard      a.bin       b.bin           c.bin
+//     tokens     0 ... 99    100 ... 249     250 ... 299       a read of 90 to 110 takes parts of a.bin and b.bin
+//
+// Shards after the first are opened for each read: that takes microseconds, and any number of them fits below the limit
+// of open files (decision 0022).
 
 #include "data/token_source.h"
 

@@ -1,4 +1,5 @@
-// What `tessera doctor` finds out, one line each.
+// What `tessera doctor` finds out, one line each. The checks are implemented in machine.cc, limits.cc and plugins.cc,
+// the texts in report.cc.
 #pragma once
 
 #include <cstdint>

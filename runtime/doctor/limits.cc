@@ -53,6 +53,7 @@ Findings examine_limits() {
   for (const Limit& limit : kLimits) {
     rlimit value{};
     if (::getrlimit(static_cast<__rlimit_resource_t>(limit.resource), &value) != 0) continue;
+    // RLIM_INFINITY is the largest number, so an unlimited hard limit is never below `least`.
     const bool is_low = limit.least == kNone ? value.rlim_cur != kNone : value.rlim_max < limit.least;
     const Level level = !is_low ? Level::ok : limit.least == kNone ? Level::note : Level::warning;
     const std::string hard =

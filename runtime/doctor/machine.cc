@@ -1,5 +1,5 @@
-// What /proc, /sys and a few system calls report about this machine, each line on its own. Entries that are missing are
-// left out: kernels and containers differ. Nothing here needs root or changes anything.
+// What /proc, /sys and a few system calls report about this machine. Entries that are missing are left out: kernels and
+// containers differ. Nothing here needs root or changes anything.
 
 #include <fcntl.h>
 #include <gnu/libc-version.h>
@@ -76,8 +76,8 @@ void examine_system(Findings& findings) {
                       concat(model.empty() ? "unknown" : model, has.empty() ? "" : concat(": ", has)), ""});
 }
 
-/// Lines of /proc/self/cgroup are "0::/user.slice/job" in version 2 and "4:memory:/docker/0a1b" in version 1.
-/// The folder of this process in the hierarchy of version 2, and of a controller in version 1.
+/// The folder of this process in the hierarchy of version 2, and of a controller in version 1. Lines of
+/// /proc/self/cgroup are "0::/user.slice/job" in version 2, "4:memory:/docker/0a1b" in version 1.
 std::vector<std::string> cgroup_folders(const std::string& controller) {
   std::vector<std::string> folders;
   std::ifstream file("/proc/self/cgroup");

@@ -15,8 +15,8 @@ namespace {
 
 using Level = Finding::Level;
 
-// The ranks give up before their process is killed: their own error names the cause.
 constexpr int64_t kLoadMs = 20'000, kTryMs = 30'000;
+// The ranks give up before their process is killed: their own error names the cause.
 constexpr const char* kJoinMs = "10000";
 
 struct Loaded {
@@ -24,8 +24,7 @@ struct Loaded {
   std::string version;
 };
 
-/// A communicator works on the streams of some devices only, so all are tried until one works.
-/// The commands that sum over two ranks, one for each device.
+/// The commands that sum over two ranks, one for each device: a communicator works on the streams of some devices only.
 std::vector<std::vector<std::string>> sums_on(const std::string& communicator,
                                               const std::vector<std::string>& devices) {
   std::vector<std::vector<std::string>> tries;

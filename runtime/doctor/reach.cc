@@ -126,7 +126,7 @@ struct ClockDifference {
   double seconds = 0, round_trip = 1e9;
 };
 
-/// Nothing where no doctor answers.
+/// Nothing where no doctor answers. The round trip is timed by the steady clock, which nothing sets meanwhile.
 std::optional<ClockDifference> compare_clocks(int descriptor) {
   ClockDifference best;
   for (int i = 0; i < kQuestions; ++i) {
@@ -160,8 +160,7 @@ Finding connected(const Peer& peer, const std::string& section, int descriptor) 
 
 }  // namespace
 
-// One socket of IPv6 takes connections over IPv4 too; where the kernel has no IPv6, or keeps the two apart, it is
-// IPv4's.
+// A socket of IPv6 takes connections over IPv4 too. Where the kernel has no IPv6, it is a socket of IPv4.
 Answerer::Answerer(uint16_t port) : socket_(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   const int on = 1, off = 0;
   sockaddr_in6 all{};

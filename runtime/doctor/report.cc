@@ -1,4 +1,4 @@
-// Findings as aligned text, and as JSON. A level is shown only where something is to be seen, and the remedy below its
+// Findings as aligned text, and as JSON. A level is shown only where something is amiss, and the remedy below its
 // finding, so that a machine without problems is a short list of facts:
 //
 //     machine

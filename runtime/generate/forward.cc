@@ -23,6 +23,7 @@
 namespace tessera::host {
 namespace {
 
+// A prompt that fills the context of a large model takes minutes on one core.
 constexpr int64_t kRunMs = 600'000;
 
 bool computes_each_row(uint32_t op) {
@@ -73,6 +74,7 @@ void Forward::add_segment(size_t index) {
   const Segment& segment = model_.segments[index];
   for (const int output : segment.outputs) {
     const uint64_t num_elements = model_.values[static_cast<size_t>(output)].num_elements;
+    // Blocks are alike, so a buffer of the very size is soon free: a forward has those of about one block.
     const auto fits = std::ranges::find_if(free_, [&](const auto* b) { return b->size() == num_elements; });
     auto*& buffer = buffer_[static_cast<size_t>(output)];
     if (fits != free_.end()) {

@@ -1,3 +1,10 @@
+// Two forwards, which share weights and caches: `start_` computes a prompt at once and is made anew for the length of
+// each, `next_` computes one token and is made once.
+//
+//     start [a b c]    start_: rows 0 to 2 -> caches, logits of the token after c
+//     append d         next_: row 3, attention to the caches
+//     ...              the context is full: start [the later half, and the new token]
+
 #include "generate/generator.h"
 
 #include "base/concat.h"

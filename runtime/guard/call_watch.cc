@@ -1,6 +1,10 @@
 // A thread wakes five times a second and looks at the frames of all threads. A frame whose number is the one of the
-// last look has been there all the while: so a call writes no clock, and the time that a stopped process or a
-// sleeping machine has lost is not counted, since one look never adds more than a second.
+// last look has been there all the while: so a call writes no clock, and the time that a stopped process or a sleeping
+// machine has lost is not counted, since one look never adds more than a second.
+//
+//     look              |        |        |        |
+//     frame's number    7        7        8        8
+//     seen for          0        200      0        200 ms
 //
 // The thread's stack is small, and it allocates nothing before it ends the run: limits on memory count both.
 

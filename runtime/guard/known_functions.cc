@@ -1,4 +1,6 @@
-// Two lists that only grow at their heads. Plugins are never unloaded, so neither is what is known of them.
+// Two lists that only grow at their heads. Plugins are never unloaded, so neither is what is known of them. A handler
+// of signals may take no lock, and needs none: an entry is complete before the head names it, and never changes after
+// that. Searching is linear: the watch does it five times a second, everything else when something has gone wrong.
 
 #include "guard/known_functions.h"
 

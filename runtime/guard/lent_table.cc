@@ -1,3 +1,10 @@
+// The sentence about a table that was used after its loan, or on a thread that it was not lent to, such as
+//
+//     the plugin fsdp (...) used insert of the edit table after its function lower had returned, so the run ends
+//
+// It names the lender: the function that was given the table. The run ends rather than the call, since a plugin that
+// ignores the status would go on with half of its edits.
+
 #include "guard/lent_table.h"
 
 #include "base/concat.h"

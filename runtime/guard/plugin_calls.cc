@@ -1,4 +1,10 @@
-// What is not on the way of a call that succeeds.
+// What is not on the way of a call that succeeds: a thread's first call, and the sentences about calls that failed. The
+// header has the way of the others, which is inlined at every call.
+//
+//     call()       tsr_status that is not OK       Error with the plugin's message; noted for the watch
+//     call()       an exception                    Error INTERNAL that names the function
+//     enter()      another rounding mode           restored; Error FAILED_PRECONDITION
+//     end_with()   any of these                    end_run(): nothing may be thrown there
 
 #include "guard/plugin_calls.h"
 

@@ -1,4 +1,5 @@
-// Touching the memory would do too, but the first touch of a page is what it costs, and an arena has millions.
+// Touching the memory would do too, but the first touch of a page is what it costs, and an arena has millions. The
+// system lists what is mapped; several mappings side by side may hold the range together.
 
 #include "guard/writable.h"
 

@@ -1,3 +1,9 @@
+// --comm auto, by what communicators claim and not by their names (decision 0049), so a third party's is found too:
+//
+//     --device is the CPU                    the default one
+//     one works on the device's streams      the first such, by name, unless ranks may share a device
+//     none does                              the default one: collectives pass through host memory
+
 #include "job/choose_communicator.h"
 
 #include <algorithm>
@@ -29,6 +35,7 @@ std::optional<LoadedPlugin> first_that_works_on(tsr_str stream_kind, const std::
       LoadedPlugin plugin = load_plugin(candidate.path, log);
       if (plugin.kind == PluginKind::communicator && works_on(plugin, stream_kind)) return plugin;
     } catch (const UsageError& refused) {
+      // No flag names this file, so the job does not need it.
       log.info("--comm auto skips ", candidate.path.string(), ": ", refused.what());
     }
   }

@@ -169,11 +169,13 @@ std::unique_ptr<Dataset> open_dataset(const Job& job, const std::string& flag, c
 
 }  // namespace
 
+/// Axes that split layers or tensors see the same data, so only data ranks count.
 int64_t Job::tokens_per_step() const {
   return config.batch_size * std::max<int64_t>(1, config.seq_len) * config.grad_accum * mesh.num_data_ranks();
 }
 
 Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
+  // Before the first call of a plugin.
   set_call_timeouts({flags.config.start_timeout_ms, flags.config.timeout_ms});
   for (const std::string& note : flags.notes)
     log.info(note);
@@ -185,6 +187,7 @@ Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
   job.plugin_flags = flags.plugin_flags;
   job.axes = resolve_axes(job.config, num_ranks);
   job.plugins = load_plugins(job.config, job.axes, job.plugin_flags, log);
+  // Settings and fingerprints have the name that was chosen: a run with auto is the run that names it (decision 0049).
   if (!job.plugins.why_communicator.empty()) job.config.comm = job.plugins.communicator->name;
   job.mesh = make_mesh(job.axes, job.plugins);
   job.options = resolve_options(job.plugins, job.config, job.axes, job.plugin_flags, log);
@@ -196,6 +199,7 @@ Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
   job.config.seq_len = resolve_seq_len(job.config, job.architecture().inputs());
   check_num_actions(job.config, job.architecture());
   job.shape = step_shape(job.config);
+  // The loss is a mean over all tokens of the step, so sums over micro-batches and ranks need no division after them.
   const BatchShape batch{job.config.batch_size, job.config.seq_len, 1.0 / static_cast<double>(job.tokens_per_step()),
                          job.shape.dtype};
   job.model = job.architecture().build(batch);

@@ -137,6 +137,7 @@ Failure make_failure(const std::exception& error, int rank, int64_t step) {
 }
 
 void report_failure(KeyValueStore& store, const Failure& failure) {
+  // The report before the close: when the others learn that the job is over, why is in the store already.
   store.set(key_of(failure.who.rank), pack(failure, store.add("failure/order", 1)));
   store.close(concat(rank_name(failure.who), " failed: ", failure.sentence));
 }

@@ -1,7 +1,7 @@
 // All ranks put their lists into the store; rank 0 compares each with its own and publishes a verdict, so that all
 // ranks throw the same error:
 //
-//     rank r   set agreement/<purpose>/<r>       its list
+//     rank r   set fingerprints/<purpose>/<r>       its list
 //     rank 0   get all of them, set .../verdict   "" or the first difference, or which ranks are missing
 //     rank r   get .../verdict, add 1 to .../readers
 //     rank 0   waits for the readers: it may serve the store and end next
@@ -25,6 +25,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// For the others to read the verdict. Longer would delay an end for ranks that have died.
 constexpr int64_t kReadersMs = 300;
 constexpr int64_t kLogMs = 2'000;  // between two lines about the ranks that rank 0 waits for
 constexpr int64_t kSlackMs = 200;  // for rank 0 to publish which ranks are missing, before the others look
@@ -118,13 +119,13 @@ Verdict unpack_verdict(const std::string& packed) {
 }
 
 /// One rank's part in one comparison.
-class Agreement {
+class Comparison {
  public:
-  Agreement(KeyValueStore& store, int world_size, const std::string& purpose, int64_t timeout_ms, const Log& log)
+  Comparison(KeyValueStore& store, int world_size, const std::string& purpose, int64_t timeout_ms, const Log& log)
       : store_(store),
         world_size_(world_size),
         purpose_(purpose),
-        prefix_(concat("agreement/", purpose, "/")),
+        prefix_(concat("fingerprints/", purpose, "/")),
         timeout_ms_(timeout_ms),
         log_(log) {}
 
@@ -163,6 +164,7 @@ class Agreement {
   Verdict compare_all(const std::vector<Fingerprint>& fingerprints) {
     const auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms_);
     Verdict verdict;
+    // After a difference the other lists are still waited for, so that all ranks are there to read the verdict.
     for (int peer = 1; peer < world_size_; ++peer) {
       const auto theirs = wait_for(peer, deadline);
       if (!theirs) return verdict.sentence.empty() ? late(missing()) : verdict;
@@ -231,9 +233,9 @@ Error late_error(std::span<const int> ranks, const std::string& purpose, int64_t
 void require_equal_fingerprints(KeyValueStore& store, int rank, int world_size, const std::string& purpose,
                                 const std::vector<Fingerprint>& fingerprints, int64_t timeout_ms, const Log& log) {
   if (world_size == 1) return;
-  Agreement agreement(store, world_size, purpose, timeout_ms, log);
-  agreement.come(rank, fingerprints);
-  const Verdict verdict = rank == 0 ? agreement.decide(fingerprints) : agreement.hear();
+  Comparison comparison(store, world_size, purpose, timeout_ms, log);
+  comparison.come(rank, fingerprints);
+  const Verdict verdict = rank == 0 ? comparison.decide(fingerprints) : comparison.hear();
   if (!verdict.sentence.empty()) throw Error(static_cast<tsr_status>(verdict.code), verdict.sentence, verdict.about);
 }
 

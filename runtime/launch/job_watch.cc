@@ -1,5 +1,8 @@
 // The watch thread blocks in a get of a key that only this rank sets, at its own end; so the get returns when the rank
 // ends, and throws when the store is closed (a rank failed) or lost (the rank that serves it died). Nothing is polled.
+//
+//     rank 3    tell: set failure/3, close the store
+//     others    their get throws -> is_over() -> grace_ms to leave with an error of their own -> report, exit code 1
 
 #include "launch/job_watch.h"
 
@@ -68,8 +71,11 @@ void wait_until_left(KeyValueStore& store, int num_ranks, int64_t timeout_ms) {
 }
 
 bool JobWatch::tell(const Failure& failure) {
+  // First: the watch thread must not end the process while the report is on its way.
   leave();
   const auto time = store_->is_silent() ? kTellSilentTime : kTellTime;
+  // A request to a machine that vanished cannot be taken back, so a thread of its own makes it, and may be left
+  // waiting: all that it uses is shared with it.
   const auto told = std::make_shared<std::promise<bool>>();
   const auto report = [store = store_, failure, told] {
     try {

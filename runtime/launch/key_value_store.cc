@@ -1,3 +1,5 @@
+// What all implementations refuse, with the same sentences: a job fails alike with ranks as threads and as processes.
+
 #include "launch/key_value_store.h"
 
 #include "base/concat.h"

@@ -1,4 +1,8 @@
 // PR_SET_PDEATHSIG kills the ranks when the launcher itself is killed.
+//
+// A rank is this program again, with the same arguments and an environment that says which rank it is:
+//
+//     TESSERA_RANK=1 TESSERA_WORLD_SIZE=2 TESSERA_STORE_ADDR=127.0.0.1:40123 ... tessera train ...
 
 #include "launch/launched_ranks.h"
 
@@ -18,6 +22,7 @@
 namespace tessera::host {
 namespace {
 
+// The exit code of a shell for a command that it cannot find.
 constexpr int kStartFailed = 127;
 
 std::vector<char*> pointers(std::vector<std::string>& texts) {
@@ -28,7 +33,8 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return result;
 }
 
-std::vector<std::string> rank_environment(int rank, int num_ranks, int endings, const RankMeeting& meeting) {
+// Without what an outer launcher has set under the same names: this job has ranks and a store of its own.
+std::vector<std::string> rank_environment(int rank, int num_ranks, int endings, const RankRendezvous& rendezvous) {
   std::vector<std::string> environment;
   for (char** entry = environ; *entry; ++entry)
     if (std::strncmp(*entry, "TESSERA_RANK=", 13) != 0 && std::strncmp(*entry, "TESSERA_WORLD_SIZE=", 19) != 0 &&
@@ -39,9 +45,9 @@ std::vector<std::string> rank_environment(int rank, int num_ranks, int endings, 
     environment.push_back(concat(name, rank));
   for (const char* name : {"TESSERA_WORLD_SIZE=", "TESSERA_LOCAL_SIZE="})
     environment.push_back(concat(name, num_ranks));
-  environment.push_back(concat("TESSERA_STORE_ADDR=127.0.0.1:", meeting.port));
+  environment.push_back(concat("TESSERA_STORE_ADDR=127.0.0.1:", rendezvous.port));
   environment.push_back("TESSERA_STORE_SERVED=1");
-  environment.push_back("TESSERA_JOB_SECRET=" + meeting.secret);
+  environment.push_back("TESSERA_JOB_SECRET=" + rendezvous.secret);
   environment.push_back(concat(kEndingsFile, "=", endings));
   return environment;
 }
@@ -72,6 +78,7 @@ pid_t pid_of(const RankEnd& end) {
 
 }  // namespace
 
+// /proc/PID/stat is "733 (tessera) T 1 ...": T is stopped by a signal, t by a debugger.
 bool is_stopped(pid_t pid) {
   std::ifstream in(concat("/proc/", pid, "/stat"));
   std::string text;
@@ -87,16 +94,17 @@ LaunchedRanks::~LaunchedRanks() {
 }
 
 void LaunchedRanks::start(const std::string& executable, const std::vector<std::string>& arguments,
-                          const RankMeeting& meeting, const sigset_t& signals) {
+                          const RankRendezvous& rendezvous, const sigset_t& signals) {
   const int rank = static_cast<int>(ends_.size());
-  const pid_t pid =
-      start_process(executable, arguments, rank_environment(rank, endings_.num_processes(), endings_.file(), meeting),
-                    endings_.file(), signals);
+  const pid_t pid = start_process(executable, arguments,
+                                  rank_environment(rank, endings_.num_processes(), endings_.file(), rendezvous),
+                                  endings_.file(), signals);
   RankEnd& end = ends_.emplace_back();
   end.who = this_process(rank);
   end.who.pid = pid;
 }
 
+// By process, since waiting for any child would also take one that a library of this process has started.
 void LaunchedRanks::reap() {
   for (RankEnd& end : ends_) {
     int status = 0;
@@ -137,6 +145,7 @@ void LaunchedRanks::signal_one(int signal) const {
   if (rank != ends_.end()) ::kill(pid_of(*rank), signal);
 }
 
+// Before any signal: a stopped process does not show afterwards that it was stopped.
 void LaunchedRanks::begin_to_end() {
   for (RankEnd& end : ends_) {
     if (end.how != RankEnd::How::running) continue;

@@ -17,7 +17,7 @@ namespace tessera::host {
 bool is_stopped(pid_t pid);
 
 /// Where the ranks find one another.
-struct RankMeeting {
+struct RankRendezvous {
   uint16_t port = 0;
   std::string secret;
 };
@@ -36,7 +36,7 @@ class LaunchedRanks {
   LaunchedRanks& operator=(const LaunchedRanks&) = delete;
 
   /// Starts the next rank, with `signals` blocked. Throws UNAVAILABLE.
-  void start(const std::string& executable, const std::vector<std::string>& arguments, const RankMeeting& meeting,
+  void start(const std::string& executable, const std::vector<std::string>& arguments, const RankRendezvous& rendezvous,
              const sigset_t& signals);
   /// Takes note of those that have ended.
   void reap();

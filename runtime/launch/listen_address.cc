@@ -1,4 +1,8 @@
 // listen_address of job_store.h: the narrowest address that all ranks can reach.
+//
+//     all ranks on this machine                  127.0.0.1, or the address of this machine that was given
+//     MASTER_ADDR is this machine's, 10.0.0.5    10.0.0.5
+//     MASTER_ADDR is 127.0.1.1 here, or NAT      0.0.0.0: only the proof of the secret keeps strangers out
 
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -27,6 +31,7 @@ bool is_loopback(const sockaddr& address) {
   return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr);
 }
 
+// Only an address of this machine can be bound to.
 bool is_own(const addrinfo& address) {
   const Socket socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   return socket.fd() >= 0 && ::bind(socket.fd(), address.ai_addr, address.ai_addrlen) == 0;

@@ -1,3 +1,9 @@
+// One map and one condition variable: a job has few keys, and a get that waits looks again after every change. What
+// listens for changes (the TCP server's loop) is called without the lock, since it may use the store itself.
+//
+// A closed store still answers for keys that exist, so that ranks can read why others ended; only a get that would have
+// to wait throws.
+
 #include "launch/memory_store.h"
 
 #include <chrono>

@@ -1,3 +1,5 @@
+// A process identifier is unique on one machine only, so host and identifier together tell two claims of a rank apart.
+
 #include "launch/participant.h"
 
 #include <unistd.h>

@@ -1,3 +1,6 @@
+// Signals that end a process are announced in one line, so that the log of a job shows what ended it. Handlers use only
+// calls that are async-signal-safe: no allocation, no streams, one writev for the whole line.
+
 #include "launch/process_setup.h"
 
 #include <signal.h>
@@ -63,6 +66,8 @@ void end_by_signal(int signal, bool says) {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, signal);
+  // It is blocked here, by its handler or by the mask: it stays pending until it is unblocked. Process 1 of a container
+  // survives that, and exits below.
   ::raise(signal);
   ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
   ::_exit(128 + signal);

@@ -1,6 +1,14 @@
 // Launchers tell a process its rank by environment variables, each by its own. Often several sets are present, since
 // launchers nest (torchrun inside srun), so those that may not be nested must agree. Nothing is guessed: a
 // contradiction is an error that names both variables, before any rank waits for another.
+//
+//     1  a source: which variables give rank and world       choose
+//     2  the job's name, from what its launcher calls it     job_name
+//     3  where the ranks meet                                choose_store_address
+//     4  the secret, given or made from name and port        choose_secret
+//
+// Every rank computes 2 to 4 by itself, and all must come to the same port and secret, so these are made of what the
+// launcher tells all ranks alike.
 
 #include "launch/rank_environment.h"
 
@@ -88,6 +96,7 @@ const Source* choose(const Reader& reader) {
   return winner;
 }
 
+// Without the variable each rank is alone on its machine.
 int local_size_of(const Reader& reader, const Source& source) {
   if (&source != &kSlurm) return reader.number(source.local_size).value_or(1);
   const auto tasks = reader.text(source.local_size);
@@ -167,8 +176,10 @@ void choose_store_address(const Reader& reader, const std::string& job, RankEnvi
     result.store_port = after_master_port(parse_environment_integer("MASTER_PORT", *master_port));
   } else if (nodes) {
     result.store_host = first_slurm_host(*nodes);
+    // From the port on that torchrun takes by default; jobs that follow one another on a node get different ones.
     result.store_port = checked_port("SLURM_JOB_ID", 29500 + reader.number("SLURM_JOB_ID").value_or(0) % 1000);
   } else if (result.is_local()) {
+    // Ports 20000 to 29999, below those that Linux gives to outgoing connections (32768 on).
     result.store_port = checked_port("the job", 20000 + std::stoi(sha256_hex(job).substr(0, 6), nullptr, 16) % 10000);
   } else {
     throw UsageError(

@@ -12,6 +12,8 @@ namespace tessera::host {
 std::string first_slurm_host(const std::string& node_list) {
   const size_t bracket = node_list.find_first_of("[,");
   if (bracket == std::string::npos || node_list[bracket] == ',') return node_list.substr(0, bracket);
+  // The first number in the brackets, with its zeros ("node[007-012]" is node007), and what follows them: "a[1-2]-ib"
+  // is a1-ib.
   const size_t end = node_list.find_first_of(",-]", bracket);
   const size_t close = node_list.find(']', bracket);
   if (end == std::string::npos || close == std::string::npos)
@@ -24,6 +26,7 @@ std::string first_slurm_host(const std::string& node_list) {
 
 int slurm_tasks_on_node(const std::string& tasks_per_node, int node) {
   constexpr const char* kName = "SLURM_STEP_TASKS_PER_NODE";
+  // "4(x2),1": nodes 0 and 1 have 4 tasks, node 2 has 1.
   int64_t nodes_so_far = 0;
   for (const std::string_view part : split(tasks_per_node, ',')) {
     const size_t times = part.find("(x");

@@ -25,6 +25,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
+// Between attempts to connect. A server that starts is found this soon, and one that is not there costs little.
 constexpr milliseconds kRetryPause(50);
 
 struct FreeAddresses {
@@ -60,6 +61,7 @@ bool wait_for(int fd, short events, Deadline deadline) {
 }
 
 // 0 or errno.
+// A connect that is under way has ended when the socket is writable; whether it succeeded is in SO_ERROR.
 int try_connect(const Socket& socket, const addrinfo& address, Deadline deadline) {
   if (socket.fd() < 0) return errno;
   if (::connect(socket.fd(), address.ai_addr, address.ai_addrlen) == 0) return 0;
@@ -111,6 +113,7 @@ Socket& Socket::operator=(Socket&& other) noexcept {
   return *this;
 }
 
+// SO_REUSEADDR: the port of a job that has just ended has connections in TIME_WAIT, which would refuse it for a minute.
 Socket Socket::listen(const std::string& address, uint16_t port) {
   const Addresses list = resolve(address, port, AI_PASSIVE);
   Socket socket = open_socket(*list);
@@ -123,6 +126,7 @@ Socket Socket::listen(const std::string& address, uint16_t port) {
   return socket;
 }
 
+// TCP_NODELAY, here and in accept(): requests are small, and the next one waits for the answer to the last.
 Socket Socket::connect(const std::string& host, uint16_t port, Deadline deadline, Refused refused) {
   int error = ETIMEDOUT;
   do {
@@ -157,6 +161,7 @@ Socket Socket::accept() const {
   return socket;
 }
 
+// The deadline is for all bytes together, so a sender of one byte a second does not hold its reader for ever.
 void Socket::read(void* data, size_t num_bytes, Deadline deadline) const {
   for (size_t done = 0; done < num_bytes;) {
     const ssize_t got = ::recv(fd_, static_cast<char*>(data) + done, num_bytes - done, 0);
@@ -172,6 +177,7 @@ void Socket::read(void* data, size_t num_bytes, Deadline deadline) const {
   }
 }
 
+// MSG_NOSIGNAL: a connection that the other side has closed is an error here, not a SIGPIPE that ends the process.
 void Socket::write(const void* data, size_t num_bytes, Deadline deadline) const {
   for (size_t done = 0; done < num_bytes;) {
     const ssize_t put = ::send(fd_, static_cast<const char*>(data) + done, num_bytes - done, MSG_NOSIGNAL);

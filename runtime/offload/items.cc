@@ -1,10 +1,16 @@
-// Which buffers a policy may move. Left out are:
+// Which buffers a policy may move, and when they are used. Of
+//
+//     5     forward h.0.attention mb=0  r %28 i:qkv  w %29 o:attended  w %30 s:0  w %31 w:0
+//     36    backward h.0.attention mb=0  ...  r %30 s:0  ...
+//
+// %30 is an item of unit h.0, of which 512 bytes are written in the forward of h.0 and read in its backward; %31 is
+// scratch. Left out are:
 //  - what the host reads and writes at fixed addresses (inputs, scalars, accumulators), scratch memory, and what
 //    earlier policies or the host's own staging have moved;
 //  - a transient buffer of which a range is written again after a use: its contents are two values one after the other,
 //    and each should be an item. None of our passes makes such a buffer;
 //  - what an action binds with no element, which no pass of the host does either: it would have a use that moves
-//  nothing.
+//    nothing.
 //
 // Cost: linear in the bindings.
 

@@ -1,5 +1,16 @@
 // A policy is asked about steps. The other programs of the rank have the same persistent buffers, so what a step leaves
-// in another memory they find there: it is fetched for each of their uses, and evicted after it when they wrote it.
+// in another memory they find there: it is fetched for each of their uses, and evicted after it when they wrote it. In
+// eval, under --offload stream,
+//
+//     1     compute   forward wte mb=0  r %1 p:weight  r %21 i:tokens  w %23 o:wte.out
+//
+// becomes
+//
+//     0     fetch     copy  r %1 src  w %23 dst                   %1 = home wte persistent host f32[3072]
+//     3     compute   forward wte mb=0  r %23 p:weight  r %21 i:tokens  w %25 o:wte.out  # 0
+//
+// Invariant: a buffer rests in one memory in all programs of a rank, variants of the step included. Cost: buffers times
+// those that rest elsewhere, n log n in the bindings, and that of movement.cc.
 
 #include "offload/resting.h"
 

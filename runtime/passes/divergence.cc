@@ -1,7 +1,15 @@
 // Axes on which parameters diverge, as in local SGD (decision 0014). The loss is scaled by 1/(tokens of the step), so
 // that gradients are partial sums whose total over all ranks is the gradient of the mean. On an axis of n ranks that
-// never sum, each rank's gradient would be n times too small. The factor is applied here and not by strategies, because
-// verify_placement relies on strategies that only sum.
+// never sum, each rank's gradient would be n times too small. With island=2, dp=2 and 32 tokens a rank:
+//
+//     layout                               scale of the loss    the sum of gradients is that of the mean over
+//     nothing diverges                     1/128                all 128 tokens
+//     all parameters diverge on island     2/128                the 64 tokens of an island
+//
+//     the layout of axis island: 15 of 16 trainable parameters diverge; all must, or none
+//
+// Invariant: strategies only sum, which verify_placement relies on. That is why the factor is applied here and not by
+// them. Cost: linear in the entries of the layout, the parameters and the segments.
 
 #include "passes/divergence.h"
 

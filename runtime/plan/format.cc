@@ -1,4 +1,6 @@
 // Names in reports.
+// A class of memory is "compute copies" in a text and "compute_copies" as a key of JSON: one table (memory_report.cc)
+// has the names, and the order in which every report lists them.
 
 #include "plan/format.h"
 
@@ -25,6 +27,7 @@ std::string class_list(const BytesByClass& bytes) {
   return text;
 }
 
+// For a sentence or a heading: "in host memory", but "in files".
 std::string place_name(uint32_t memory) {
   if (memory == TSR_MEMORY_FILE) return "files";
   const std::string name = memory_name(memory);

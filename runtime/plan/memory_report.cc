@@ -1,6 +1,10 @@
 // Sums up a memory plan by what its buffers hold. Bytes are those of live ranges, as planned; nothing is measured.
 // Staging buffers are traced to their ranges: a gathered copy that a collective fills by way of the host is still a
 // gathered copy.
+//
+//     between steps    persistent buffers
+//     at the peak      these, and what is live at the first action where all together are most
+//     own peak         of each class at its own action: these do not add up to the peak
 
 #include "plan/memory_report.h"
 
@@ -101,6 +105,7 @@ MemoryReport memory_report(const Program& program, const MemoryPlan& plan, uint3
   for (const LiveRange& live_range : live_ranges)
     if (live_range.first <= report.peak_action && report.peak_action <= live_range.last)
       count_at_peak(*live_range.buffer);
+  // live_bytes() has one more, for the end of the program.
   report.live.resize(program.actions.size());
   for (uint64_t& bytes : report.live)
     bytes += report.states.total();

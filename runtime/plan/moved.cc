@@ -1,5 +1,12 @@
 // Two walks over the list: forwards for the phase of the last use of each buffer, which tells that of an eviction, and
 // backwards for the phase of the next use, which tells that of a fetch. Cost: linear in the bindings.
+//
+//     forward h.0      r %30              forward
+//     evict            copy %30 to %61    forward: the last use of %30 before it
+//     fetch            copy %61 to %113   backward: the next use of %113 after it
+//     backward h.0     r %113             backward
+//
+// Where a copy is in the list says nothing of its phase: a fetch may be issued long before its use.
 
 #include "plan/moved.h"
 
@@ -37,6 +44,7 @@ std::optional<Movement> movement_of(const Program& program, const Action& action
   const Buffer &source = program.buffer(from->buffer), &destination = program.buffer(to->buffer);
   const uint64_t element_bytes = TSR_NUM_BYTES(source.dtype, 1), num_bytes = from->num_elements * element_bytes;
   Movement movement;
+  // Of the two halves of a copy between a device and a file, by way of the host, each has the direction of the whole.
   movement.is_in = destination.memory == TSR_MEMORY_DEVICE || source.memory == TSR_MEMORY_FILE;
   movement.near = movement.is_in ? destination.id : source.id;
   movement.far = movement.is_in ? source.id : destination.id;
@@ -125,6 +133,7 @@ std::vector<MovePhase> move_phases_of(const Program& program) {
   std::vector<MovePhase> phases;
   for (const Phase phase : phases_of(program))
     phases.push_back(move_phase(phase));
+  // Neither walk reads what the other writes: each takes the phases of actions that move nothing as they are.
   Walk forwards(program, false, phases), backwards(program, true, phases);
   for (size_t i = 0; i < program.actions.size(); ++i)
     forwards.visit(i);

@@ -1,4 +1,11 @@
 // The report as JSON, in the order and with the names of docs/plan.md. All sizes are in bytes.
+//
+//     {"rank": 0, "ranks": 4, "same_ranks": [0, 1, 2, 3], "largest": true, "tokens_per_step": 8192, "device": "cpu",
+//      "arena_bytes": 1572864, ..., "peak": {"program": "step", "index": 41, "action": "...", "largest": [...]},
+//      "traffic": [{"stream": "comm.dp.gradient", "collective": "all_reduce", "collectives": 5, "sent_bytes": 786432}]}
+//
+// For programs, where the text is for people: exact numbers where that rounds, every class of memory also where it is
+// 0. A key that does not apply is left out ("time" without --rates, "shortfall" where the job fits), never null.
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -32,6 +39,7 @@ Json peak_json(const PlanReport& r) {
       {"program", r.peak_program}, {"index", r.memory.peak_action}, {"action", r.peak_action}, {"largest", largest}};
 }
 
+/// A number for each action, not a chart: what reads it may draw its own.
 Json timeline_json(const PlanReport& r) {
   Json phases = Json::array();
   for (const PhaseRun& run : phase_runs(r.phases))
@@ -103,6 +111,7 @@ Json time_json(const PlanReport& r, const Prediction& p) {
           {"threads", r.rates->num_threads},
           {"predicted_seconds", p.step_seconds},
           {"bound_seconds", p.bound()},
+          // "tokens_per_second", or "examples_per_second" of a classifier.
           {r.items + "_per_second", static_cast<double>(r.tokens_per_step) / p.step_seconds},
           {"phases", phases}};
 }
@@ -124,6 +133,7 @@ Json balance_json(const Balance& b) {
   return json;
 }
 
+/// Without the command line, which only what fits has: the smallest does not.
 Json trial_json(const Trial& trial) {
   return {{"flags", trial.flags}, {"arena_bytes", trial.arena_bytes}};
 }

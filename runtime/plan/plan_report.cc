@@ -53,6 +53,7 @@ std::optional<ReduceEveryCost> reduce_every_cost(const JobPlan& planned, int ran
 }
 
 /// Of a machine that computes on its own processor.
+/// All ranks share it, so it is compared with what all of them need together (plan_text.cc).
 uint64_t machine_memory() {
   const int64_t num_pages = ::sysconf(_SC_PHYS_PAGES), page_bytes = ::sysconf(_SC_PAGESIZE);
   return num_pages > 0 && page_bytes > 0 ? static_cast<uint64_t>(num_pages) * static_cast<uint64_t>(page_bytes) : 0;
@@ -111,6 +112,7 @@ PlanReport plan_report(const Job& job, const JobPrograms& all, int rank, const L
   report.balance = balance_of(all);
   report.verdict = {all.of(largest).arena_bytes(TSR_MEMORY_DEVICE), job.config.device_memory,
                     job.device_is_cpu() ? machine_memory() : 0};
+  // Last: where the job does not fit, this plans other jobs and takes seconds.
   report.shortfall = find_shortfall(job, all, log);
   return report;
 }
@@ -118,6 +120,7 @@ PlanReport plan_report(const Job& job, const JobPrograms& all, int rank, const L
 void predict_time(PlanReport& report, const JobPlan& planned, const std::string& rates_file) {
   if (rates_file.empty()) {
     const JobPrograms& programs = planned.programs();
+    // By the rank that is shown: those of other classes have about as many.
     const size_t num_actions = programs.of(report.rank).steps[0].actions.size();
     if (num_actions * programs.classes.members().size() > kMaxEstimatedActions) return;
     const StepCost cost(planned);

@@ -1,5 +1,10 @@
 // Actions of several ranks are matched as in verify/collective_matching.h: the k-th collective of a group on a stream,
 // and the k-th message of a pair in one direction. A group is named by its axis, coordinates and lowest rank.
+//
+//     comm.dp.gradient dp of 0 #3      the fourth collective of that group on that stream
+//     comm.pp pp of 0 1>0 #0           the first message from member 1 to member 0
+//
+// All but the times is computed once, since every step of a trace has the same actions.
 
 #include "plan/step_events.h"
 

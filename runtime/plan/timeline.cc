@@ -1,5 +1,11 @@
 // Live memory as a text chart. A column of several actions shows their maximum, so that the peak of one action does not
 // vanish in an average.
+//
+//          2.0 MiB |        ########
+//          1.0 MiB |========================
+//                   |- forward -| backward -
+//
+// A column has the phase of its first action.
 
 #include "plan/timeline.h"
 

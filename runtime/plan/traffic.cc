@@ -1,5 +1,7 @@
 // Counts bytes, not time. The formulas (traffic.h) hold for algorithms that send each operand once to the rank that
 // adds it, as canonical sums do; a ring sends as many bytes.
+// An all_reduce is counted as what it is made of, a reduce_scatter and an all_gather of the same buffer. Slices need
+// not be equal: the bytes of a rank are those of its own.
 
 #include "plan/traffic.h"
 
@@ -43,6 +45,7 @@ struct UnitRange {
 };
 
 /// Where compute actions find parameters in gathered buffers.
+// A strategy may put several units into one buffer, so units are found by range, and by what compute actions bind.
 std::map<uint64_t, std::vector<UnitRange>> gathered_ranges(const Program& program) {
   std::map<uint64_t, std::vector<UnitRange>> ranges;
   for (const Action& action : program.actions) {
@@ -71,6 +74,7 @@ uint64_t sent_bytes(const Program& program, const Action& action) {
     case TSR_ACTION_ALL_GATHER:
       return others * slice_bytes(program, action, form, *form.destination);
     case TSR_ACTION_ALL_REDUCE:
+      // Multiplied first: a division before would round for each slice.
       return 2 * bytes_of(program, whole) * others / form.num_ranks;
     case TSR_ACTION_BROADCAST:
       return form.position == action.peer ? others * bytes_of(program, whole) : 0;

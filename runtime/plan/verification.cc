@@ -30,6 +30,7 @@ void count(const Program& program, uint64_t num_ranks, VerificationSummary& summ
   }
 }
 
+/// By itself: find_shortfall() compares arenas, and the copy is not in one.
 /// --host-memory with the copy that --save-async writes.
 std::optional<Error> refusal_of_copy(const Job& job, const JobPrograms& programs) {
   const uint64_t limit = job.config.host_memory;
@@ -48,6 +49,7 @@ std::optional<Error> refusal_of_copy(const Job& job, const JobPrograms& programs
 }  // namespace
 
 std::optional<Error> refusal_of(const Job& job, const CompileInput& input, const JobPrograms& programs) {
+  // A fault here is one of a strategy or of the host, not of the flags.
   const Diagnostics diagnostics = verify_job(input, programs);
   if (!diagnostics.empty()) {
     std::string text = "the ranks' programs do not fit one another:";

@@ -38,6 +38,7 @@ std::vector<std::string> names_of_kind(PluginKind kind, const std::vector<fs::pa
   std::vector<std::string> names;
   for (const PluginCandidate& candidate : list_plugins(folders))
     if (candidate.kind == kind) names.push_back(candidate.name);
+  // Sorted by name, so those that two folders have are side by side.
   names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
 }
@@ -81,6 +82,7 @@ std::vector<PluginCandidate> list_plugins(const std::vector<fs::path>& folders) 
       if (entry.path().extension() != ".so") continue;
       PluginCandidate candidate{PluginKind::strategy, entry.path().stem().string(), entry.path()};
       for (const PluginKind kind : kPluginKinds) {
+        // A strategy has no suffix: it is what is left.
         if (file_suffix(kind).empty()) continue;
         if (!ends_with(candidate.name, file_suffix(kind))) continue;
         candidate.kind = kind;
@@ -101,6 +103,7 @@ fs::path find_plugin(PluginKind kind, std::string_view name, const std::vector<f
   const std::string file = concat(name, file_suffix(kind), ".so");
   std::vector<fs::path> found;
   for (const fs::path& folder : folders)
+    // A link that leads nowhere is found too: the error is then about that file, not about a missing plugin.
     if (std::error_code error; fs::exists(fs::symlink_status(folder / file, error))) found.push_back(folder / file);
   if (found.size() == 1) return found[0];
   if (found.size() > 1)

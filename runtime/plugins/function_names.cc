@@ -1,4 +1,9 @@
 // What the host calls of each table, with the time-out that holds for it. An optional function may be null.
+// A report then says "the plugin ddp (/path/ddp.so) in its function lower" of a call that crashes or does not return:
+//
+//     start    --start-timeout-ms: creates, plans, prepares
+//     step     --timeout-ms: what a step calls, and what destroys an object
+//     abort    two seconds, as communicator.h promises
 
 #include "plugins/function_names.h"
 

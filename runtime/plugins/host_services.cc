@@ -38,6 +38,7 @@ std::string key_of(tsr_str key) {
 HostServices::HostServices(Log log, std::shared_ptr<KeyValueStore> store)
     : log_(std::move(log)), store_(std::move(store)) {}
 
+/// One table for each plugin, so that a use after the end of its loan is blamed on the right one.
 const tsr_host* HostServices::lend(const void* key, uint32_t minor, const void* lender, const char* until) const {
   const std::lock_guard lock(mutex_);
   const auto found = hosts_.find(key);

@@ -68,6 +68,7 @@ const tsr_offload_interface* LoadedPlugin::offload() const {
   return static_cast<const tsr_offload_interface*>(table_of(*this, PluginKind::offload));
 }
 
+/// The hash, since a version stays the same while its author builds it again; libraries, since they compute too.
 std::string LoadedPlugin::fingerprint() const {
   return concat(id, " ", version, " abi ", TSR_ABI_MAJOR, ".", abi_minor, " sha256 ", sha256, libraries);
 }

@@ -2,6 +2,9 @@
 // decides what runs. Libraries that it finds elsewhere are the system's, which the host itself runs with.
 //
 //     plugin -- RUNPATH: $ORIGIN/lib -- NEEDED: libdep.so.1 -> lib/libdep.so.1 -- RUNPATH ... (of the library)
+//
+// A folder and a library are checked as the plugin's own file is (plugin_file.cc). One that is missing is checked, too:
+// a user who can make it can put a library there.
 
 #include "plugins/needed_libraries.h"
 
@@ -27,6 +30,7 @@ namespace fs = std::filesystem;
 
 /// The file that is loaded under that name already; empty if there is none.
 std::string loaded_file(const std::string& name) {
+  // RTLD_NOLOAD: asks, and runs nothing of it.
   void* const handle = ::dlopen(name.c_str(), RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
   if (!handle) return "";
   link_map* map = nullptr;
@@ -91,6 +95,7 @@ class LibraryCheck {
         std::error_code error;
         return !folder.empty() && fs::exists(folder / name, error);
       };
+      // In the order of the RUNPATH, as ld.so looks; what is in none of these folders is the system's.
       const auto found = std::ranges::find_if(folders, holds);
       if (found != folders.end()) check_library(fs::canonical(*found / name), name);
     }
@@ -151,6 +156,7 @@ class LibraryCheck {
   }
 
   void check_library(const fs::path& file, const std::string& name) {
+    // Libraries may need one another in a cycle.
     if (!seen_.insert(file).second) return;
     check_folder(file.parent_path());
     struct stat status {};
@@ -162,6 +168,7 @@ class LibraryCheck {
       note(concat("needs the library ", file.string(), ", which ", who));
     const std::string loaded = loaded_file(name);
     std::error_code error;
+    // ld.so loads a soname once: the second file of that name would not be opened at all.
     if (!loaded.empty() && !fs::equivalent(loaded, file, error))
       warnings.push_back(concat(
           "the plugin ", plugin_.string(), " brings its own ", name, " (", file.string(), "), but that of ", loaded,

@@ -1,6 +1,11 @@
 // Options of plugins. A plugin declares names, types, ranges, choices and defaults; the host reads and checks values
 // and words the errors, so options of all plugins behave alike. A value for one axis (--shard.fsdp.prefetch) overrides
 // one for the plugin (--fsdp.prefetch), which overrides the default.
+//
+//     option "bucket-mb" of ddp    a number from 1e-06 to 65536, default "25"
+//     --ddp.bucket-mb 50           tsr_option_value {"bucket-mb", "50", d = 50}
+//
+// A plugin gets every option, those that were not given with their defaults.
 
 #include "plugins/plugin_options.h"
 
@@ -81,6 +86,7 @@ OptionValue read_flag(const LoadedPlugin& plugin, const PluginOption& option, co
 }
 
 /// The plugin in `uses` that the flag names; null: none.
+// AXIS.PLUGIN.OPTION and PLUGIN.OPTION: the name before the last dot.
 const LoadedPlugin* plugin_of(const PluginFlag& flag, std::span<const PluginUse> uses) {
   const auto parts = split(flag.name, '.');
   for (const PluginUse& use : uses)
@@ -136,6 +142,7 @@ PluginOptions::PluginOptions(const LoadedPlugin& plugin, std::string_view axis, 
   auto storage = std::make_shared<Storage>();
   for (const PluginOption& option : plugin.options) {
     std::string text = option.default_value;
+    // Cannot fail: interface_check.cc has refused a default that is not valid.
     OptionValue value = check_option_value(flag_name(plugin, "", option), option, text);
     for (const std::string_view of_axis : {std::string_view(), axis})  // the second overrides the first
       if (const PluginFlag* flag = find_flag(flags, flag_name(plugin, of_axis, option))) {

@@ -1,5 +1,8 @@
 // `plugins list` checks files without loading them; `plugins info` loads one. All texts of plugins are escaped before
 // they are printed.
+//
+//     strategy      ddp          /usr/lib/tessera/ddp.so
+//     strategy      broken       refused: the plugin /home/me/broken.so is truncated: ...
 
 #include "plugins/plugin_report.h"
 
@@ -40,6 +43,7 @@ std::string dump(const Json& json) {
 }
 
 /// The libraries that this process has mapped.
+// From the process and not from the file's needs: it shows which versions run.
 std::set<std::string> mapped_libraries() {
   std::set<std::string> libraries;
   std::ifstream maps("/proc/self/maps");
@@ -96,6 +100,7 @@ fs::path find_any(const std::string& name, const std::vector<fs::path>& folders)
   std::string known;
   for (const PluginCandidate& candidate : list_plugins(folders)) {
     known += (known.empty() ? "" : ", ") + candidate.path.stem().string();
+    // By the file's name too, since two kinds may have plugins of one name ("x" is x.so and x-comm.so).
     if (candidate.name == name || candidate.path.stem() == name) found.push_back(candidate);
   }
   if (found.size() == 1) return found[0].path;

@@ -1,5 +1,8 @@
 // Reads a communicator's caps once, when a job is made, and holds every collective of every program against them while
 // it is planned: what a communicator does not have is refused before a rank is started, not in step 1.
+//
+//     caps(stream kind)     what it can do on such streams; or a reason why it cannot work on them
+//     describe(collective)  how much workspace one takes, asked after it was compared with the claims
 
 #include "program/claims.h"
 
@@ -38,6 +41,7 @@ void check_kinds(const std::string& name, tsr_str stream_kind, const tsr_comm_ca
 
 /// Refuses bits that this host does not know, since it could only misunderstand them.
 void check_known(const tsr_communicator_interface& communicator, const tsr_comm_caps& caps) {
+  // What is left of each mask are bits without a meaning. Kinds are numbered without gaps, from the first to the last.
   const uint64_t flags = caps.flags & ~uint64_t{TSR_COMM_CANONICAL_SUM | TSR_COMM_ONE_PROCESS | TSR_COMM_CAPTURABLE};
   const uint64_t collectives =
       caps.collectives & ~((uint64_t{2} << TSR_COLL_BARRIER) - (uint64_t{1} << TSR_COLL_ALL_REDUCE));
@@ -68,6 +72,7 @@ std::optional<CommunicatorClaims> claims_on(const tsr_communicator_interface& co
   }
   check_known(communicator, caps);
   if (caps.collectives == 0) throw untrue(name, "claim no collective");
+  // The arrays of the answer are checked before anything is copied from them.
   try {
     check_array(caps.dtypes, caps.num_dtypes, "their array dtypes");
     check_kinds(name, stream_kind, caps);
@@ -100,6 +105,7 @@ void require_claimed(const CommunicatorClaims& claims, const Program& program, c
 }  // namespace
 
 DescribeCollective describe_with(const tsr_communicator_interface* communicator, CommunicatorClaims claims) {
+  // A copy: the answer of caps() is the plugin's, and may be gone by the next call.
   return [communicator, claims = std::move(claims)](const Program& program, const Action& action, int num_ranks) {
     require_claimed(claims, program, action);
     const tsr_collective collective = collective_of(program, action);

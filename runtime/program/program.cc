@@ -1,4 +1,6 @@
 // Look-ups in a program, and the names of its kinds. Buffers and homes ascend by id, so an id is found by bisection.
+// Names are those of a program's text (program_text.h), of traces and of reports, so golden files hold them; a number
+// without a name is an error where a program is made, and "memory 7" where one is only described.
 
 #include "program/program.h"
 
@@ -85,6 +87,7 @@ HomeRole& HomeRoles::operator[](uint32_t number) {
   if (found == roles_.end() || found->first != number) found = roles_.insert(found, {number, {}});
   return found->second;
 }
+// A handful of entries: a search through all is faster than bisection.
 const HomeRole& HomeRoles::operator[](uint32_t number) const {
   static constexpr HomeRole kNone;
   const auto found = std::ranges::find(roles_, number, &std::pair<uint32_t, HomeRole>::first);
@@ -98,12 +101,14 @@ const Home& Program::home(uint64_t id) const {
   return by_id(homes, id, "home");
 }
 
+// Ids only grow, so the list stays sorted without a search.
 uint64_t Program::add_buffer(Buffer buffer) {
   buffer.id = next_id++;
   buffers.push_back(std::move(buffer));
   return buffers.back().id;
 }
 
+// "comm.dp.gradient", "comm.world.scalars": lanes of one axis run side by side, and a strategy names its own.
 uint32_t Program::comm_stream(int axis, std::string_view lane) {
   const std::string where = axis == TSR_WORLD_AXIS ? "world" : mesh->axes()[axis].name;
   return stream({"comm." + where + "." + std::string(lane), axis, TSR_STREAM_KIND_COMM});
@@ -117,6 +122,7 @@ uint32_t Program::host_stream(std::string_view name) {
   return stream({std::string(name), TSR_WORLD_AXIS, TSR_STREAM_KIND_HOST});
 }
 
+// Streams and groups are numbered in the order of their first use, which is the same on ranks with equal programs.
 uint32_t Program::stream(Stream wanted) {
   const auto found = std::ranges::find(streams, wanted.name, &Stream::name);
   if (found != streams.end()) return static_cast<uint32_t>(found - streams.begin());
@@ -151,6 +157,7 @@ std::string_view dtype_name(tsr_dtype dtype) {
   return text_of(kDtypes, dtype, "dtype");
 }
 
+// Entries are applied in order: a later one of the same axis replaces an earlier one for its roles.
 const LayoutEntry* entry_on(const Program& program, int parameter, int axis, uint32_t role) {
   const LayoutEntry* last = nullptr;
   for (const LayoutEntry& split : program.layout)

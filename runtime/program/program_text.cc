@@ -27,6 +27,7 @@ std::string list_word(const std::vector<Number>& numbers) {
   return text;
 }
 
+// "dp", "world", or "pp{0,2}" for single coordinates of an axis.
 std::string group_word(const Program& program, const Group& group) {
   if (group.axis == TSR_WORLD_AXIS) return "world";
   std::string text = program.mesh->axes()[group.axis].name;
@@ -47,6 +48,7 @@ class Printer {
     numbers_.resize(program.buffers.size(), 0);
   }
 
+  // Buffers that nothing binds are declared at the end: without them, unequal programs could have equal texts.
   std::string print(bool with_coordinates) {
     header(with_coordinates);
     add("\n");
@@ -76,6 +78,7 @@ class Printer {
       attribute(axis_name(static_cast<int>(i)), to_string(program_.coordinates.at(i)));
     add("\n");
     shape();
+    // Every program has the first three.
     for (size_t i = TSR_STREAM_COPY_OUT + 1; i < program_.streams.size(); ++i)
       add("stream ", quoted_unless_plain(program_.streams[i].name), "\n");
     for (const Group& group : program_.groups)
@@ -98,6 +101,7 @@ class Printer {
     add("\n");
   }
 
+  // An id depends on which passes ran before, and the number in the text does not.
   // Numbers a buffer on its first appearance.
   void declare(const Buffer& buffer) {
     uint64_t& number = numbers_[&buffer - program_.buffers.data()];
@@ -134,6 +138,7 @@ class Printer {
     add("\n");
   }
 
+  // An attribute without a value is left out, so a new kind of attribute leaves the texts of other actions as they are.
   void attributes(const Action& action) {
     if (action.segment >= 0) add(" ", segment_word(program_.model->segments.at(action.segment).name));
     if (action.micro_batch >= 0) attribute("mb", to_string(action.micro_batch));

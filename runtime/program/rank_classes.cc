@@ -1,10 +1,16 @@
 // Ranks with equal programs, by what strategies declare: fsdp gives every rank the same program (except
-// optimizer_only), pipeline one per stage, zero3 one per owner. Programs can be equal because they name homes and
-// coordinates, not ranks and pieces. The declaration is checked later: each rank compares the hash of its own program
-// with that of the one that rank 0 planned for it.
+// optimizer_only), pipeline one per stage, zero3 one per owner. Where a strategy may treat coordinates differently, the
+// programs show which it does: under zero3 all ranks that own nothing have the same one.
 //
-// Where a strategy may treat coordinates differently, the programs show which it does: under zero3 all ranks that own
-// nothing have the same one.
+//     pp=2, dp=3    pipeline, ddp    declared                       {0, 1, 2} {3, 4, 5}
+//     dp=5          zero3            declared                       {0} {1} {2} {3} {4}
+//     dp=5          zero3            programs 7, 3, 5, 5, 5         {0} {1} {2, 3, 4}
+//
+// Programs can be equal because they name homes and coordinates, not ranks and pieces. The declaration is checked
+// later: each rank compares the hash of its own program with that of the one that rank 0 planned for it.
+//
+// Invariant: a class is a product of sets of coordinates, so classes that share a group have representatives that share
+// one. Cost: ranks times axes, times the logarithm of the ranks of an axis.
 
 #include "program/rank_classes.h"
 

@@ -38,6 +38,7 @@ Names unambiguous(const Names& names) {
 
 }  // namespace
 
+/// Its first character is not a sign: "+4:8" is the range of a binding.
 bool is_plain_word(std::string_view text) {
   constexpr std::string_view kOthers = "._-/:+@";
   return !text.empty() && (is_letter_or_digit(text[0]) || text[0] == '_') && std::ranges::all_of(text, [&](char c) {
@@ -45,6 +46,7 @@ bool is_plain_word(std::string_view text) {
   });
 }
 
+/// "h.0", "features mb=0". A reader takes the words before the first mark ("persistent", "host") as the name.
 bool is_plain_buffer_name(std::string_view name) {
   for (size_t begin = 0;;) {
     const size_t end = std::min(name.find(' ', begin), name.size());
@@ -71,6 +73,7 @@ std::string quoted_unless_plain(std::string_view text) {
   return is_plain_word(text) ? std::string(text) : quote(text);
 }
 
+/// After the kind of an action a lone "r" would be the mode of its first binding.
 std::string segment_word(std::string_view name) {
   const bool is_mark = name == "r" || name == "w" || name == "a" || name == kPredicatedWord;
   return is_mark ? quote(name) : quoted_unless_plain(name);

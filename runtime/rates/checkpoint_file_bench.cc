@@ -1,3 +1,7 @@
+// A file is written through WriteBehind and read through ReadAhead, in pieces of 1 MiB, as a save and a resumed run do.
+// Writing ends with fsync: a checkpoint has its name only once its files are durable, so a run waits for that too.
+// Between the two the file is dropped from the page cache, which would otherwise be what is measured.
+
 #include "rates/checkpoint_file_bench.h"
 
 #include <fcntl.h>

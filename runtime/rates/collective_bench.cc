@@ -1,9 +1,14 @@
 // Rank r sends (i + r) mod 5 as element i, so every result is a small whole number that each dtype has. Results are
-// checked before anything is measured, out of place.
+// checked before anything is measured, out of place; what a result does not write keeps the bytes FF, which no number
+// has.
 //
 // Collectives are timed on their stream, which reads the clock between any two of them; on a stream that does not run
 // on the host that is slow, so there the clock is read once per batch. They are submitted back to back, as in
-// nccl-tests.
+// nccl-tests:
+//
+//     stream    warm-up ... | clock | collective | clock | collective | clock | ...
+//
+// The median counts, and the least is given beside it: what the machine does when nothing else interferes.
 
 #include "rates/collective_bench.h"
 
@@ -219,6 +224,7 @@ std::function<int(uint64_t element)> CollectiveBench::expected(const CollectiveC
   return [=](uint64_t element) { return number_at(element, root); };
 }
 
+/// A sum of n ranks is at most 4 n, the largest of all results.
 std::vector<std::byte> CollectiveBench::encoded_numbers() const {
   const uint64_t element_bytes = TSR_NUM_BYTES(dtype_, 1);
   const int num_numbers = (kNumbers - 1) * group_.num_ranks() + 1;

@@ -1,3 +1,12 @@
+// One communicator, one stream, one number for each collective. The end has an order, after errors too:
+//
+//     abort            if something failed or was not waited for: ends what is under way
+//     end the stream   which waits for what is on it
+//     destroy          nothing uses the communicator any more
+//
+// Until the stream has ended, operations here and on other ranks may use the memory that the caller lent. Waiting is
+// done in short parts, since another rank may fail and end the job meanwhile.
+
 #include "rates/collective_group.h"
 
 #include "base/concat.h"
@@ -63,6 +72,7 @@ void CollectiveGroup::wait() try {
     if (status != TSR_IN_PROGRESS) check_call(status, err, address_of(synchronize));
     if (setup_.cancelled()) throw Error(TSR_E_CANCELLED, "another rank has failed");
   }
+  // Where work cannot fail its stream, the error is here alone.
   call(setup_.api->async_error, comm_);
   num_waited_ = num_collectives_;
 } catch (...) {

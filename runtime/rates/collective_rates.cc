@@ -1,5 +1,9 @@
-// During compute all ranks must submit the same number of collectives, though each computes for as long as it takes:
-// after each collective they vote on whether any rank still computes.
+// Each kind of collective in sizes of 1 KiB, 4 KiB, 16 KiB, ... up to the program's largest; a prediction interpolates
+// between them. Then sums of 1 MiB beside compute. There all ranks must submit the same number of collectives, though
+// each computes for as long as it takes: after each collective they vote on whether any rank still computes.
+//
+//     rank 0   sum vote sum vote sum vote      computes until the second vote
+//     rank 1   sum vote sum vote sum vote      computes until the third: both end there
 
 #include "rates/collective_rates.h"
 
@@ -47,6 +51,7 @@ uint32_t coll_kind_of(uint32_t action) {
   }
 }
 
+/// Of the largest operand: of a gather what all slices have together.
 uint64_t bytes_of(const Program& program, const Action& action) {
   uint64_t most = 0;
   for (const Binding& binding : action.bindings)

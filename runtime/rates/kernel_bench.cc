@@ -1,3 +1,7 @@
+// Launches are timed on their stream, by a function of the host between any two of them, so the time that a launch
+// takes on this thread is hidden as long as it is shorter than the kernel. The time from a launch until the host knows
+// of its end is measured apart: it is what a step pays where it waits.
+//
 // Operands are filled with one byte whose repetition is a small positive number in every floating-point dtype (0.0115
 // in float32 and bf16, 1.06 in fp16): a device may be faster on zeros.
 
@@ -64,6 +68,7 @@ KernelBench::KernelBench(const Device& device, const tsr_op& op)
   std::vector<uint64_t> places;
   uint64_t num_bytes = 0, operand_bytes = 0;
   for (tsr_slot_spec slot : describe(device.api(), op)) {
+    // A product without its bias, so that operations and bytes are those of the product alone.
     if (slot.flags & TSR_SLOT_OPTIONAL) continue;
     slot.flags = 0;
     slots.push_back(slot);

@@ -1,5 +1,10 @@
 // What is measured is what a step does: the kernels that the device prepares for the program's own actions, the store
-// that keeps what offload moves, with the options that the job gives.
+// that keeps what offload moves, with the options that the job gives. All ranks go through the same parts in one order,
+// and meet where `|` is, since they share cores and memory in a step too:
+//
+//     self-test | ops, ops of the host, copies | collectives of each group size | ... | files
+//
+// Copies, collectives and files are measured alone and beside the op that takes most of the step.
 
 #include "rates/measure.h"
 

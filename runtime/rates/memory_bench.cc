@@ -1,3 +1,6 @@
+// Copies of a large buffer to another one. A copy reads each byte once and writes it once, and both count, as in STREAM
+// (McCalpin, 1995). The first copy touches the memory and does not count; of the others the median does.
+
 #include "rates/memory_bench.h"
 
 #include <algorithm>

@@ -2,6 +2,9 @@
 // large model touches as much memory as a step would between two uses, up to kRingBytes; and one for inputs and
 // scalars, whose values must be valid: a token below the vocabulary, a step count above 0, a gradient that is not
 // skipped.
+//
+//     ring    | op 0: x w y | op 1: y g | op 2: g w | rest |      op 3 does not fit into the rest: it begins at 0 again
+//     fixed   | tokens | step count | clip | ...                  with a copy, from which it is restored
 
 #include "rates/op_memory.h"
 
@@ -106,6 +109,7 @@ std::vector<std::byte> OpMemory::contents(const Buffer& buffer) const {
   std::vector<std::byte> bytes(buffer.num_bytes());
   const int32_t vocabulary = smallest_vocabulary(*program_.model);
   for (uint64_t i = 0; i < buffer.num_elements; ++i) {
+    // Knuth's multiplier spreads the tokens over the vocabulary, as those of a text are.
     const auto token = static_cast<int32_t>(i * 2654435761u % static_cast<uint64_t>(vocabulary));
     std::memcpy(bytes.data() + i * sizeof token, &token, sizeof token);
   }

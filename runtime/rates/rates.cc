@@ -1,5 +1,18 @@
-// Rates as JSON. They are read strictly: a prediction by a rate that is missing, zero or of another type would be wrong
-// without a word, so each such rate is refused by its path in the file.
+// Rates as JSON, for people to read and change too:
+//
+//     {
+//       "tessera_rates": 1, "measured": "2026-11-24T10:15:00Z", "device": "cpu", "threads": 2,
+//       "copies": {"in_bytes_per_second": 1.1e10, "out_bytes_per_second": 1.2e10,
+//                  "beside_compute": {"compute": 0.91, "copies": 0.85}},
+//       "files": {"read_bytes_per_second": 2.1e9, ..., "beside_compute": {...}},
+//       "collectives": [{"communicator": "gloo", "ranks": 2, "beside_compute": {...},
+//                        "times": [{"collective": "all_reduce", "bytes": 1024, "seconds": 3.1e-05}, ...]}],
+//       "ops": [{"op": "linear forward f32", "shape": "batch 8, seq 128, in 128, out 384",
+//                "operations": 100663296, "bytes": 2295296, "seconds": 0.0012}, ...]
+//     }
+//
+// They are read strictly: a prediction by a rate that is missing, zero or of another type would be wrong without a
+// word, so each such rate is refused by its path in the file.
 
 #include "rates/rates.h"
 

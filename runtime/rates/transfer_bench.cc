@@ -190,6 +190,7 @@ FileRates measure_files(FileStoreOptions options, uint64_t chunk_bytes, const Ke
   rates.write_bytes_per_second = rate_of([&] { return store.move(true, chunk); }, after(kSeconds));
   rates.both_bytes_per_second = store.both(after(2 * kSeconds));
   const double small = rate_of([&] { return store.move(false, kSmallBytes); }, after(kSeconds / 4));
+  // a = t(small) - small / b; noise may make it negative, where it counts as 0.
   rates.seconds_per_transfer =
       std::max(0.0, static_cast<double>(kSmallBytes) * (1 / small - 1 / rates.read_bytes_per_second));
   rates.random_bytes_per_second = rate_of([&] { return store.read_anywhere(kSmallBytes); }, after(kSeconds / 4));

@@ -1,6 +1,11 @@
-// One queue, one thread. A part that was not written whole is removed by truncating the file to its former size, which
-// also works on a full disk; later parts are tried again, since space may become free. The destructor does not join a
-// thread that hangs in a system call: it detaches it, with the state that they share.
+// One queue, one thread:
+//
+//     rank's threads    append(part) | append(part) | ...     never wait; drop the part when 64 MiB are queued
+//     writer thread     write(part) ... write(part)           may wait for the disk for as long as that takes
+//
+// A part that was not written whole is removed by truncating the file to its former size, which also works on a full
+// disk; later parts are tried again, since space may become free. The destructor does not join a thread that hangs in a
+// system call: it detaches it, with the state that they share.
 
 #include "record/background_writer.h"
 

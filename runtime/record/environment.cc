@@ -1,3 +1,9 @@
+// The machine as the line of the run in the metrics has it, and as the report's page shows it:
+//
+//     "environment":{"host":"node7","system":"Linux 6.1.0 x86_64","processor":"Intel(R) Xeon(R) ...","cores":"16", ...}
+//
+// Only processors of x86 have a "model name" in /proc/cpuinfo.
+
 #include "record/environment.h"
 
 #include <sys/utsname.h>

@@ -1,3 +1,15 @@
+// Protobuf by hand: a field is its key (number << 3 | wire type) and its value; a message within another is bytes with
+// their length before them. The loss 0.5 of step 3 is the message
+//
+//     09 ........              1: wall_time, fixed64
+//     10 03                    2: step, varint
+//     2a 13                    5: Summary, 19 bytes
+//       0a 11                    1: Value, 17 bytes
+//         0a 0a train/loss         1: tag, 10 bytes
+//         15 00 00 00 3f           2: simple_value, fixed32
+//
+// A checksum is masked (rotated, plus a constant) as in LevelDB's logs, whose records may hold checksums themselves.
+
 #include "record/event_file.h"
 
 #include <unistd.h>
@@ -28,6 +40,7 @@ std::string fixed(T value) {
 
 std::string varint(uint64_t value) {
   std::string bytes;
+  // Seven bits in each byte, the lowest first; the high bit: more follow.
   for (; value >= 128; value >>= 7)
     bytes += static_cast<char>(value | 128);
   return bytes + static_cast<char>(value);

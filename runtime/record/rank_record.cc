@@ -36,6 +36,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Of the log, in memory until the run begins: the launcher plans and checks before that.
 constexpr size_t kMostEarlyBytes = 1 << 20;
 constexpr auto kNoteEvery = std::chrono::seconds(1);
 /// A drawing takes about 300 bytes per action; with more actions no browser shows it.
@@ -73,6 +74,7 @@ std::vector<Scalar> scalars_of(const EvalMetrics& evaluation) {
   return scalars;
 }
 
+/// Ranks with equal programs are drawn once.
 size_t num_drawn_actions(const JobPrograms& programs) {
   size_t num_actions = 0;
   for (const auto& [rank, members] : programs.classes.members())
@@ -133,6 +135,7 @@ struct RankRecord::State {
     std::error_code error;
     std::filesystem::create_directories(folder, error);
     if (error) throw Error(TSR_E_UNAVAILABLE, concat("--out ", folder, " cannot be made: ", error.message()));
+    // Before any file is opened: a second run must not append to those of the first.
     if (rank == 0) folder_lock.emplace("--out", folder, "record.lock");
     auto new_writer = std::make_unique<BackgroundWriter>("--out " + folder, warnings);
     const int log = new_writer->open(path(log_file_name(rank)));

@@ -1,3 +1,17 @@
+// Fills in what a person would otherwise look up, so that another machine runs the same job:
+//
+//     {
+//       "tessera": "0.12.0",
+//       "model": "gpt2",
+//       "data-scale": null,
+//       "mesh": "dp=2",
+//       "strategy": "dp=ddp",
+//       "threads": 2,
+//       "ddp.bucket-mb": 25
+//     }
+//
+// What depends on the format of the data stays null: the file can then be used with other data.
+
 #include "record/resolved_config.h"
 
 #include <algorithm>

@@ -1,5 +1,8 @@
 // A run's folder holds files with fixed names, and each may only replace a file of its kind. A folder that has a record
 // is refused unless the run resumes, so that the records of unrelated runs are never mixed.
+//
+// Metrics, settings and drawings are known by their first bytes. Logs and plans have no such beginning; they are taken
+// for ours in a folder that has a record.
 
 #include "record/run_folder.h"
 

@@ -14,6 +14,7 @@
 namespace tessera::host {
 namespace {
 
+// Most of a text are words that were seen before. Long ones are rarely seen twice, and would fill the memory.
 constexpr size_t kMaxCachedWords = size_t{1} << 16;
 constexpr size_t kMaxCachedBytes = 64;  // of a word
 
@@ -69,6 +70,7 @@ std::vector<int32_t> Bpe::merge(std::string_view word) const {
   while (!pairs.empty()) {
     const Pair pair = pairs.top();
     pairs.pop();
+    // A pair that was offered before one of its tokens was joined to another is void.
     Symbol &left = symbols[pair.left], &right = symbols[pair.right];
     if (left.token != pair.left_token || right.token != pair.right_token || left.after != pair.right) continue;
     left.token = pair.merged;

@@ -1,3 +1,9 @@
+// Text is cut at special tokens, what is between them into words, and each word into tokens:
+//
+//     "The cat<|endoftext|>"  ->  "The cat", <|endoftext|>  ->  "The", " cat", <|endoftext|>  ->  464, 3797, 50256
+//
+// Every token is some bytes, so the text of tokens is these bytes one after another.
+
 #include "text/tokenizer.h"
 
 #include <algorithm>
@@ -32,6 +38,7 @@ Tokenizer::Tokenizer(TokenizerData data) : data_(std::move(data)), bpe_(tokens_o
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
   std::vector<int32_t> tokens;
+  // Each special token is searched for once up to its next place, not again for every one that is found before it.
   std::vector<size_t> next(data_.special.size(), 0);  // of each special token, its next place in the text
   for (size_t done = 0;;) {
     Found first;

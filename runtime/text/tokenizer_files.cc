@@ -1,6 +1,11 @@
 // tokenizer.json can say much that GPT-2's tokenizer does not do: normalisation, other pre-tokenizers, prefixes, byte
 // fall-back. Ignoring any of it would give other tokens than the model was trained on, without an error, so everything
 // but what changes no token is refused.
+//
+//     tokenizer.json    {"model": {"type": "BPE", "vocab": {"!": 0, ...}, "merges": [["\u0120", "t"], ...]}, ...}
+//     vocab.json        {"!": 0, ..., "\u0120the": 262, ...}      with merges.txt: "\u0120 t", a line for each merge
+//
+// Both write bytes as visible characters (byte_level.h): \u0120 is a space.
 
 #include "text/tokenizer_files.h"
 
@@ -43,6 +48,7 @@ class Reader {
       if (token < 0 || token >= kMaxTokens)
         refuse(TSR_E_INVALID_ARGUMENT, where, ": the token \"", written, "\" has the number ", number.dump(),
                "; expected one from 0 to ", kMaxTokens - 1);
+      // Special tokens may have characters outside of that alphabet, and are taken as they are written.
       add(token, from_byte_level(written).value_or(written), where);
       ids_.emplace(written, static_cast<int32_t>(token));
     }

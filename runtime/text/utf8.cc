@@ -1,3 +1,7 @@
+// UTF-8 by RFC 3629: 0xxxxxxx, 110xxxxx 10xxxxxx, and so on. The number of ones at the head of the first byte is the
+// length; the rest of the bits, six from each further byte, is the code point. A form that is longer than it needs to
+// be is refused: two texts that look alike would have different tokens.
+
 #include "text/utf8.h"
 
 namespace tessera::host {

@@ -1,3 +1,16 @@
+// A table of both times for what the step is made of:
+//
+//       ms of a rank and step           predicted     measured        ratio
+//       step                               28.400       29.100         1.02
+//         backward                         14.200       14.500         1.02
+//         all_reduce                        3.100        3.200         1.03
+//         waiting for other ranks                        0.900
+//       communication, exposed              0.800        1.200         1.50
+//       compute idle                        3.1 %        5.2 %
+//
+// A measured collective begins when its own rank has arrived, a simulated one when all have; so the measured wait has a
+// row of its own. Traces of other programs are refused, by the number of actions of each kind.
+
 #include "trace/comparison.h"
 
 #include <algorithm>

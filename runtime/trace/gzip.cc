@@ -1,3 +1,6 @@
+// gzip (RFC 1952) by zlib, from memory to memory: one member, as `gzip` writes it. Reading stops at `max_bytes`, since
+// a small file can hold a text of any size; it grows the result in pieces, so that what is not there takes no memory.
+
 #include "trace/gzip.h"
 
 #include <zlib.h>

@@ -1,3 +1,10 @@
+// Actions of several streams run at the same time, and no moment may count twice. So the spans of each kind of work are
+// joined first; then a total is a sum, and what two kinds have in common is found in one pass over both:
+//
+//     communication   |-----|     |--------|
+//     compute             |---------|     |----|
+//     common              |-|     |-|     ||
+
 #include "trace/intervals.h"
 
 #include <algorithm>

@@ -37,6 +37,7 @@ class Reader {
     trace_.clock_error_ns = integer(*other, "clock_error_ns", 0, kMaxSteps);
     const auto events = file.find("traceEvents");
     if (events == file.end() || !events->is_array()) refuse("has no array \"traceEvents\"");
+    // Names of streams may come after the actions on them, so they are read first.
     for (const json& event : *events) {
       place_ = concat("event ", ++num_events_, " ");
       if (!event.is_object()) refuse("is not an object");
@@ -84,6 +85,7 @@ class Reader {
     return value.get<double>();
   }
 
+  /// Ranks have numbers of their own for streams; streams of one name are one.
   void name_stream(const json& event) {
     const int64_t rank = integer(event, "pid", 0, kMaxRanks), thread = integer(event, "tid", 0, kMaxActions);
     const std::string name = text(field(event, "args"), "name");

@@ -33,6 +33,7 @@ std::map<std::string_view, int64_t> last_begins_of(const Actions& actions) {
   return last;
 }
 
+/// A member waits from its own begin to that of the last one to come; the rest of its time is the transfer.
 int64_t waiting_ns(const TracedAction& action, const std::map<std::string_view, int64_t>& last_begins) {
   int64_t begin_ns = action.begin_ns;
   for (const std::string& meeting : action.meetings)

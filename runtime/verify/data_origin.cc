@@ -1,6 +1,14 @@
-// The content of a range: a parameter, a value of a micro-batch, a gradient, the loss. It is learnt only from homes and
-// from the bindings of compute actions; the content of a strategy's own buffers is unknown, and unknown agrees with
-// everything. Used to compare the operands of a collective across ranks (collective_matching.cc). Lookup: logarithmic.
+// The content of a range: a parameter, a value of a micro-batch, a gradient, the loss. It is learnt only from homes,
+// from scalars and from the bindings of compute actions. Under ddp, after
+//
+//     9     forward h.0.fc_proj mb=0  r %7+9088:4096 p:mlp.c_proj.weight  r %37 i:hidden  w %39 o:ffn_out
+//
+// %7[9088:13184] is h.0.mlp.c_proj.weight, %37 h.0.hidden mb=0 and %39 h.0.ffn_out mb=0. The bucket %61 of line 42 has
+// the origin that its first element has: the gradient of ln_f.weight.
+//
+// Used to compare the operands of a collective across ranks (collective_matching.cc). Invariant: the content of a
+// strategy's own buffers is unknown, and unknown agrees with everything. Cost: n log n in the bindings and the pieces
+// of homes; a look-up is logarithmic.
 
 #include "verify/data_origin.h"
 

@@ -1,6 +1,16 @@
-// All checks of one rank's program, from form to order: tables, actions, slots and collectives, then what is written
-// and which actions wait for which. A program has to pass once before memory is planned (the planner relies on valid
-// bindings) and again afterwards, by address.
+// All checks of one rank's program, from form to order, each with an example of what it finds:
+//
+//     verify_tables         the m of home h.0 has 6656 elements, the home 13312
+//     verify_actions        rank 0 #42 ... is for group dp, but its stream is for another axis
+//     verify_slots          rank 0 #5 ... binds o0 (h.0.attended) with mode read; it must be write
+//     verify_collectives    rank 0 #4 ... binds 6656 elements as its slice, which has 6624 of 13248
+//     verify_written        rank 0 #7 ... reads gathered h.0[0:32] through p0 ..., which nothing has written
+//     verify_addresses      rank 0 #43 ... does not wait for rank 0 #42 ..., and both touch gradient bucket 0 of dp
+//
+// All but the last run before memory is planned, since the planner relies on valid bindings; the last one runs after
+// it, by address. Invariant: verify_written and verify_addresses see only well-formed programs.
+//
+// Cost: bindings times the rules for slots, and for the last two up to the pieces that buffers and arena fall into.
 
 #include "verify/verify_rank.h"
 

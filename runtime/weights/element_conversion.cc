@@ -37,6 +37,8 @@ constexpr std::array<std::pair<std::string_view, uint64_t>, 15> kElementBytes{{{
                                                                                {"I64", 8},
                                                                                {"U64", 8}}};
 
+/// 1 bit of sign, 5 of exponent (bias 15), 10 of mantissa; float has 8 (bias 127) and 23. Every half is a float, so
+/// nothing is rounded; infinity and NaN have all ones as their exponent in both.
 float from_half(uint16_t half) {
   const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
   const uint32_t exponent = (half >> 10) & 0x1fu;
@@ -49,6 +51,7 @@ float from_half(uint16_t half) {
   return std::bit_cast<float>(sign | wide_exponent << 23 | mantissa << 13);
 }
 
+/// The upper half of a float.
 float from_bfloat(uint16_t bfloat) {
   return std::bit_cast<float>(static_cast<uint32_t>(bfloat) << 16);
 }
@@ -61,6 +64,7 @@ template <class T>
 void convert_each(std::span<const std::byte> elements, std::span<float> out, float (*convert)(T)) {
   for (std::size_t i = 0; i < out.size(); ++i) {
     T element;
+    // Elements may begin at any byte: a header has any length.
     std::memcpy(&element, elements.data() + i * sizeof element, sizeof element);
     out[i] = convert(element);
   }

@@ -22,6 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// 256 KiB of floats from each tensor, which the cache of a core holds.
 constexpr std::size_t kElementsPerCompare = std::size_t{1} << 16;
 
 std::vector<uint64_t> shape_of(const Parameter& parameter) {
@@ -96,6 +97,7 @@ void HuggingFaceWeights::place_tensors(const SafetensorsFile& file) {
   }
 }
 
+// "module.h.0.ln_1.weight": a state_dict that was saved from a wrapped model has such names.
 std::string HuggingFaceWeights::wrapper_hint(const std::string& parameter) const {
   for (const auto& [name, place] : places_) {
     if (!name.ends_with("." + parameter)) continue;

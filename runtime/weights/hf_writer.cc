@@ -1,5 +1,10 @@
 // The parameters are cut into files in the order of the model, each filled up to the limit, as transformers does it.
 // Values are read and written in pieces, so a model of any size takes a few megabytes of memory.
+//
+//     model-00001-of-00002.safetensors   as many parameters as fit, under the names transformer.*
+//     model-00002-of-00002.safetensors   the rest
+//     model.safetensors.index.json       {"metadata": {"total_size": ...}, "weight_map": {NAME: FILE, ...}}
+//     config.json                        last
 
 #include "weights/hf_writer.h"
 
@@ -108,6 +113,7 @@ class FolderWriter {
   }
 
   void write_text(const std::string& name, const std::string& text) {
+    // No file that is there already counts as ours, so none is replaced.
     OutputFile({.flag = "OUT", .path = output_.folder + "/" + name, .is_ours = [](std::string_view) { return false; }})
         .write(text);
   }
@@ -159,6 +165,7 @@ void write_hugging_face_folder(const Architecture& architecture, const Parameter
   const std::string config = architecture.hugging_face_config(names_of(output.dtype).in_config);
   if (config.empty())
     throw Error(TSR_E_UNSUPPORTED, "Hugging Face has no model of this kind; only GPT-2 can be converted");
+  // Parameters do not depend on the shape of a batch.
   const Model model = architecture.build({.batch = 1, .seq = 1});
   const std::vector<Shard> shards = cut(model.parameters, output);
   FolderWriter writer(architecture, weights, output);

@@ -1,6 +1,11 @@
 // Checks a header strictly: keys and dtypes must be known, sizes are multiplied with overflow checks, and tensors must
 // cover the data without gap or overlap. A file may be cut, half downloaded or malicious; what passes here can be read
 // without further checks.
+//
+//     {"__metadata__": {"format": "pt"},
+//      "wte.weight": {"dtype": "F32", "shape": [50257, 768], "data_offsets": [0, 154389504]}, ...}
+//
+// Offsets count from the end of the header, and end - begin is the size of the shape in bytes.
 
 #include "weights/safetensors_header.h"
 
@@ -88,6 +93,7 @@ void check_coverage(const SafetensorsHeader& header, uint64_t num_data_bytes, co
   std::sort(by_offset.begin(), by_offset.end(), [](const SafetensorsTensor* a, const SafetensorsTensor* b) {
     return std::pair(a->data_offset, a->num_bytes) < std::pair(b->data_offset, b->num_bytes);
   });
+  // After each tensor, `end` is within the data: the sum cannot overflow.
   uint64_t end = 0;
   for (const SafetensorsTensor* tensor : by_offset) {
     if (tensor->num_bytes > num_data_bytes || tensor->data_offset > num_data_bytes - tensor->num_bytes) {

@@ -1,6 +1,8 @@
 // Writes a file all or nothing: data goes into `path`.partial, which is made durable (fsync), renamed, and made durable
 // under its new name (fsync of the folder). POSIX replaces the old file in one step, so a reader or a crash sees one or
 // the other. Tensors with the widest elements come first, so that each is aligned to its element size.
+// The header comes first in the file and has all offsets, so sizes are known before the first value is written, and the
+// values may then come in any order.
 
 #include "weights/safetensors_writer.h"
 
@@ -92,6 +94,7 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path, std::span<const Sa
   for (const auto& entry : header_.tensors)
     num_data_bytes += entry.second.num_bytes;
 
+  // O_NOFOLLOW: a link of that name must not lead the data to another file.
   fd_ = ::open(partial_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (fd_ < 0) fail("create", partial_path_);
   try {
@@ -137,6 +140,7 @@ void SafetensorsWriter::write(std::string_view name, uint64_t offset, std::span<
 }
 
 void SafetensorsWriter::commit() {
+  // What was written in the background has to be there before fsync can make it durable.
   file_->finish();
   if (::fsync(fd_) != 0) fail("sync", partial_path_);
   if (std::rename(partial_path_.c_str(), path_.c_str()) != 0) fail("rename", partial_path_);

@@ -263,7 +263,7 @@ TEST(HostilePlugin, WhoseWorkNeverEndsEndsTheRun) {
   expect_named(
       run(train_with({"--device=hostile", "--plugin-dir=" + binary_dir("tests/bad_plugins"), "--timeout-ms=500"}),
           "launch-never-ends"),
-      {"the plugin hostile", "hostile-device.so) has ended none of its work for 10500 ms"}, 1);
+      {"the plugin hostile", "hostile-device.so) has ended none of its work for 10550 ms"}, 1);
 }
 
 TEST(HostilePlugin, ThatBlocksInAbortDoesNotHideTheErrorBefore) {

@@ -49,7 +49,8 @@ inline const std::vector<CheckpointLayout>& checkpoint_layouts() {
 }
 
 /// A run of the golden model under the layout: 12 sequences a step, a schedule, and what is in `more`.
-inline RunResult run_layout(const CheckpointLayout& layout, const std::vector<std::string>& more) {
+inline RunResult run_layout(const CheckpointLayout& layout, const std::vector<std::string>& more,
+                            const AtEnd& at_end = {}) {
   std::vector<std::string> flags = {"--data=" + golden_folder() + "/tokens.bin",
                                     "--batch-size=1",
                                     "--seq-len=12",
@@ -62,7 +63,7 @@ inline RunResult run_layout(const CheckpointLayout& layout, const std::vector<st
   const bool has_model =
       std::ranges::any_of(more, [](const std::string& flag) { return flag.starts_with("--model="); });
   if (!has_model) flags.push_back("--model=" + golden_folder());
-  return run_local(flags, layout.num_ranks);
+  return run_local(flags, layout.num_ranks, "local", at_end);
 }
 
 /// The run without its first steps.

@@ -1,6 +1,7 @@
 // A run that goes on from a checkpoint is the run that never stopped, and any layout reads what any other has saved.
 #include <gtest/gtest.h>
 
+#include "checkpoint/load.h"
 #include "parity/checkpoint_layouts.h"
 #include "support/large_gradients.h"
 #include "support/paths.h"
@@ -63,6 +64,33 @@ TEST(Checkpoint, ARunThatChangesItsStrategyIsTheRunThatDidNot) {
     const RunResult rest = run_layout(layout(layouts[(i + 1) % layouts.size()]),
                                       {"--steps=6", "--resume=" + folder.path("step-00000003")});
     EXPECT_EQ(first_difference(without_steps(whole, 3), rest), "") << layouts[i];
+  }
+}
+
+/// A process that has trained reads an older state again, into the same memory.
+TEST(Checkpoint, IsLoadedAgainAfterSteps) {
+  for (const char* name : {"ddp2", "fsdp3", "state_in_files"}) {
+    const CheckpointLayout& layout = *std::ranges::find(checkpoint_layouts(), name, &CheckpointLayout::name);
+    const TempFolder folder;
+    Flags flags = {"--steps=2", "--save=" + folder.path()};
+    const RunResult two = run_layout(layout, flags);
+    const auto load_again = [&](const Job&, const Dataset&, int, RankRuntime& runtime) {
+      const Checkpoint saved(folder.path("step-00000002"));
+      const Program& program = runtime.programs().first();
+      const std::vector<HeldTensor> held = held_tensors(program);
+      runtime.zero_state(loaded_places(held, LoadWhat::everything));
+      load_tensors(saved, held, LoadWhat::everything,
+                   {[&](const StatePlace& place) { return runtime.values_in_memory(place); },
+                    [&](const StatePlace& place, std::span<const float> values) {
+                      runtime.write_values(program.buffer(place.buffer), place.offset, values);
+                    }});
+      runtime.set_optimizer_step(saved.index().state.optimizer_step);
+      runtime.run_init();
+    };
+    const RunResult again = run_layout(layout, {"--steps=5"}, load_again);
+    EXPECT_EQ(again.steps.size(), 5u);
+    EXPECT_EQ(again.num_missing + again.num_contradictions, 0u);
+    EXPECT_TRUE(again.parameters == two.parameters) << name;
   }
 }
 

@@ -118,7 +118,7 @@ TEST(Agreement, ALateErrorAboutNoRankIsASentence) {
 TEST(Agreement, ASilentRankZeroIsNamed) {
   MemoryStore store;
   for (int rank = 0; rank < 3; ++rank)
-    store.set("agreement/start/" + std::to_string(rank), "");
+    store.set("fingerprints/start/" + std::to_string(rank), "");
   testing::expect_error([&] { require_equal_fingerprints(store, 1, 3, "start", {}, 50, Log(LogLevel::off)); },
                         {"timed out after 50 ms waiting for rank 0 to start"});
 }

@@ -1,3 +1,4 @@
+// What every collective of gloo-comm is made of: headers, messages, reads of a peer's memory, waits.
 #pragma once
 
 #include <deque>

@@ -1,3 +1,4 @@
+// IPv4 and IPv6 addresses, and those that this machine has: of an interface, of a route, of its name.
 #pragma once
 
 #include <sys/socket.h>

@@ -1,3 +1,5 @@
+// Connections from the handshake to gloo's first byte, with a barrier over all members. If one of them fails before it,
+// all learn the reason.
 #pragma once
 
 #include <optional>

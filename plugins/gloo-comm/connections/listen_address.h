@@ -1,3 +1,5 @@
+// The choice of the address on which a member listens, and the network by which members find out whether loopback is
+// enough.
 #pragma once
 
 #include <array>

@@ -1,3 +1,4 @@
+// Finds out that a peer has failed, has left or was lost, and tells the peers of this rank's own failure.
 #pragma once
 
 #include <mutex>

@@ -1,3 +1,4 @@
+// A thread that calls a function at regular intervals.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,6 @@
-// `tessera bench comm`: reads the flags and starts the ranks; comm_rank.cc measures. Needs no model.
+// `tessera bench comm`: reads the flags, chooses the communicator as a run would, and starts the ranks; comm_rank.cc
+// measures. Needs no model. A communicator that does not take the device's streams is measured in the host's memory, on
+// the CPU's streams, which is how a run would use it.
 
 #include <algorithm>
 #include <iostream>

@@ -1,5 +1,6 @@
-// `tessera bench rates`: measures the ops and transfers of a job's step on this machine, for `plan --rates`. Also holds
-// what the parts of `tessera bench` share.
+// `tessera bench rates`: measures the ops and transfers of a job's step on this machine, for `plan --rates`. The job is
+// planned as `train` plans it, and started with as many ranks: what ranks share (cores, memory, disks) is part of a
+// rate. Also holds what the parts of `tessera bench` share: options of plugins, and the file of --rates.
 
 #include <algorithm>
 #include <iostream>

@@ -1,5 +1,12 @@
 // `tessera bench device`: the rates of one device, without a model: matrix products by size and dtype, memory, copies
-// to and from the host, launches.
+// to and from the host, launches. The parts follow one another, since they use the same cores:
+//
+//     products    N x N by N x N; 2 N^3 operations
+//     memory      a fill and a conversion of 16 MiB, which are ops of a step; copies of 64 MiB
+//     copies      to and from the host, alone and beside products
+//     launches    of an op of one element: back to back, and one at a time with a wait
+//
+// The device passes its self-test first: the speed of wrong results is worth nothing.
 
 #include <algorithm>
 #include <iostream>

@@ -1,4 +1,8 @@
-// `tessera bench disk`: measures folders with the access patterns of --offload-dir and --save.
+// `tessera bench disk`: measures folders with the access patterns of --offload-dir and --save. The first part uses the
+// store of a run (storage/file_store.h), spread over all folders, since its own costs count: checksums, blocks, queues.
+// The second writes and reads one checkpoint file in the first folder.
+//
+// Files are measured beside products of 512 x 512 matrices too: in a step both run at once, and writing takes cores.
 
 #include <iostream>
 #include <optional>

@@ -1,3 +1,12 @@
+// The three ways in which ranks of a benchmark exist, decided in this order:
+//
+//     a launcher started this process as a rank      it joins the job and runs the body
+//     several ranks, as processes                    it starts N copies of itself with its own argv, and waits
+//     one rank, or ranks as threads                  the body runs here, once for each rank
+//
+// Copies find the variables of our launcher, and so take the first way. The limit of open files is raised before any of
+// them: the job's store needs a few for each rank.
+
 #include "cli/bench/bench_ranks.h"
 
 #include "base/concat.h"

@@ -1,5 +1,10 @@
 // One rank of `tessera bench comm`. It opens its device, joins one group of all ranks, and measures collectives and
 // sizes in the same order as the others. Rank 0 reports its own times and the errors of all ranks.
+//
+//     compare settings | memory bandwidth by size | for each kind and size: check, out of place, in place | end
+//
+// What ranks tell one another goes through the job's store, not through the communicator, which is what is measured and
+// may be wrong.
 
 #include <algorithm>
 #include <iostream>
@@ -52,6 +57,7 @@ class CommRank {
     CollectiveBench collectives(group_, bench_.sizes.back(), bench_.dtype.dtype);
     for (const CollectiveKind& kind : bench_.kinds)
       for (const uint64_t size : bench_.sizes) {
+        // A barrier has no size.
         if (kind.kind == TSR_COLL_BARRIER && size != bench_.sizes.front()) continue;
         measure(collectives, kind, size);
       }

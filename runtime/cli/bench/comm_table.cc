@@ -1,6 +1,13 @@
+// The columns of nccl-tests, so that results can be compared; ends of lines are left out here:
+//
+//     # collective            size       count     type  redop |       time       min   algbw   busbw | ...
+//     #                        (B)  (elements)                 |       (us)      (us)  (GB/s)  (GB/s) | ...
+//     all_reduce              4096        1024  float32    sum |       33.7      28.9    0.12    0.12 | ...
+//
 // Times are medians; `min` is the shortest, which is what the machine can do when nothing else runs.
 //
-// algbw is bytes of the buffer per second, busbw what the busiest link carries for it (collective_bench.h).
+// algbw is bytes of the buffer per second, busbw what the busiest link carries for it (collective_bench.h). GB are 10^9
+// bytes.
 
 #include "cli/bench/comm_table.h"
 

@@ -3,6 +3,12 @@
 // The distance is Damerau-Levenshtein in its restricted form (optimal string alignment): insertions, deletions,
 // substitutions and swaps of neighbours cost one each. Three rows of the table are kept: O(len(a) len(b)) time,
 // O(len(b)) memory. A third of the letters may differ; beyond that, suggestions are noise.
+//
+//     --learning-rate    use --lr               by the table
+//     --setps            did you mean --steps?  one swap
+//     --dropout          see --help             far from every flag
+//
+// The table comes first: --block-size is nearer to --batch-size than to --seq-len, which it means.
 
 #include "config/help/did_you_mean.h"
 
@@ -18,6 +24,7 @@ struct ForeignFlag {
   std::string_view ours;
 };
 
+// What replaces several flags, as a sentence that goes on after "use ".
 constexpr std::string_view kEventFiles = "--out FOLDER, which holds event files that TensorBoard reads";
 constexpr std::string_view kMetricsFile = "--metrics FILE, which has a JSON object for each step";
 constexpr std::string_view kBatch = "--grad-accum (a step has batch-size x grad-accum x data ranks sequences)";
@@ -184,6 +191,7 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::string nearest(std::string_view given, std::span<const std::string> known) {
   std::string best;
+  // Of names with up to five letters one may differ: --lt is --lr.
   size_t best_distance = std::max<size_t>(1, given.size() / 3) + 1;
   for (const std::string& name : known) {
     const size_t distance = edit_distance(given, name);
@@ -196,6 +204,7 @@ std::string nearest(std::string_view given, std::span<const std::string> known) 
 }
 
 std::string nearest_choice(std::string_view given, std::span<const std::string> known) {
+  // Only where the choice has that value: --lr-schedule half is not fp16.
   for (const auto& [theirs, ours] : kForeignChoices)
     if (theirs == given && std::ranges::count(known, ours) > 0) return std::string(ours);
   return nearest(given, known);

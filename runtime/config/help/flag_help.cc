@@ -1,3 +1,9 @@
+// The help is made from the table of flags (flag_table.h), so it lacks none and shows their true defaults. What the
+// table does not have is here: the introduction of each command with its examples, which flags are required, and those
+// about the command line itself (--config, --print-config, --help). Manual pages and completions of shells are made
+// from flag_texts() too. The default strategy comes from the build (default_plugins.h); options of plugins follow in
+// the caller, which has loaded them.
+
 #include "config/help/flag_help.h"
 
 #include "base/concat.h"
@@ -51,6 +57,7 @@ bool is_required(FlagSet set, std::string_view name) {
          (name == "rates" && set == FlagSet::bench);
 }
 
+/// The default is the value in a TrainConfig that nothing has changed. That of a switch is not shown.
 FlagText text_of(FlagSet set, const Flag& flag) {
   return {std::string(flag.group),
           std::string(flag.name),

@@ -1,3 +1,10 @@
+// The layout of a help. The left column is flag and placeholder; a flag that fills it has its help on the next line:
+//
+//       --seq-len N               tokens per sequence; 0: the context length of the
+//                                 model (default 0)
+//       --recompute none|full|every=K|attention
+//                                 save memory by recomputing activations in the ...
+
 #include "config/help/flag_text.h"
 
 #include <algorithm>

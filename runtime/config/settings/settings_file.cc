@@ -1,6 +1,12 @@
 // Keys are the names of flags, values have the type that one expects in JSON: a number for --lr, true or false for a
 // switch, text for the rest. Reading is strict: a setting that is silently ignored would start a different run from the
 // intended one.
+//
+//     {
+//       "tessera": "1.0.0",
+//       "model": "gpt2", "lr": 0.0003, "overwrite": false, "freeze": ["wte*", "*.bias"], "eval-data": null,
+//       "dp.ddp.bucket-mb": 25.0
+//     }
 
 #include "config/settings/settings_file.h"
 
@@ -20,6 +26,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// The begin of a file tells ours from a user's, which --out must not replace.
 constexpr std::string_view kVersionKey = "tessera", kBegin = "{\n  \"tessera\": \"";
 constexpr uint64_t kMaxFileBytes = 1 << 20;
 constexpr int kMaxDepth = 2;  // of arrays
@@ -28,6 +35,7 @@ Json value_of(const Flag& flag, const TrainConfig& config) {
   if (flag.items) return flag.items(config);
   const std::string text = flag.print(config);
   if (text.empty()) return nullptr;
+  // By way of the text, a whole number stays one: 4, not 4.0.
   return flag.kind == FlagKind::text ? Json(text) : Json::parse(text);
 }
 

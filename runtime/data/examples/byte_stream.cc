@@ -1,6 +1,6 @@
-// Reads plain files as they are and gzip files through zlib. A gzip file is a sequence of members, each compressed on
-// its own; their contents follow one another. Anything else after a member is an error, as is a file that ends within
-// one: both are signs of a download that failed.
+// Reads plain files as they are and gzip files through zlib. A gzip file (RFC 1952) is a sequence of members, each
+// compressed on its own; their contents follow one another. Anything else after a member is an error, as is a file that
+// ends within one: both are signs of a download that failed.
 
 #include "data/examples/byte_stream.h"
 

@@ -1,5 +1,12 @@
 // One pass over the lines. Every cell is checked; the error is that of the first bad line and names file, line, column,
 // what the cell holds and what it should hold.
+//
+//     f0,f1,f2,label        a header: the label's cell and another one are not numbers
+//     0,1,2,3               the same, as pandas writes it without names: cells that count the columns
+//     0.5,1,7e-3,2          an example of class 2
+//
+// A line is an example unless it cannot be one, so a name in the label's place alone is an error, not a header: it
+// would be left out without a word.
 
 #include "data/examples/csv_file.h"
 

@@ -1,5 +1,6 @@
-// The CSV that programs write for tables of numbers: cells may be in double quotes, names of columns may hold
-// separators. Line breaks within quotes and doubled quotes, which such tables do not need, are not supported.
+// The CSV that programs write for tables of numbers (RFC 4180, in part): cells may be in double quotes, names of
+// columns may hold separators. Line breaks within quotes and doubled quotes, which such tables do not need, are not
+// supported.
 
 #include "data/examples/csv_line.h"
 

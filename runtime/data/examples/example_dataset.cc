@@ -1,3 +1,7 @@
+// Gives examples the interface of all datasets. Training walks through epochs without end (example_order.h). A pass for
+// evaluation takes each example once, in the order of the file; ranks beyond the end repeat the last one, without its
+// label, so that every rank has a full batch and nothing counts twice.
+
 #include "data/examples/example_dataset.h"
 
 #include <algorithm>

@@ -1,3 +1,12 @@
+// Epochs follow one another without a gap, so a micro-step may span two of them:
+//
+//     example       4 2 0 5 1 3 6 2 5 0 6 1 ...      7 examples
+//     epoch         0 0 0 0 0 0 0 1 1 1 1 1
+//     micro-step    0 0 0 1 1 1 2 2 2 3 3 3          of 3 examples
+//
+// Leaving out the last, incomplete one would make the order depend on how a step is divided: two ranks of 32 leave out
+// other examples than one rank of 64.
+
 #include "data/examples/example_order.h"
 
 #include <cassert>

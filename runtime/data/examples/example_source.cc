@@ -1,5 +1,6 @@
 // Examples are checked in full when they are opened, so that a bad cell in the last line is an error before step 1.
-// Ranks compare a hash of scaled features and labels: files of different formats with equal content count as equal.
+// Ranks compare a hash of scaled features and labels: files of different formats with equal content count as equal. The
+// values to scale by are in it too: of a sample, features may be equal where others are not.
 
 #include "data/examples/example_source.h"
 

@@ -1,3 +1,6 @@
+// Signs of a wrong label column or of a wrong file, which train without an error: every label equal, classes without an
+// example. And steps that take all examples, where more ranks or micro-batches bring nothing.
+
 #include "data/examples/example_warnings.h"
 
 #include <algorithm>

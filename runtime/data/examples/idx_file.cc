@@ -1,3 +1,8 @@
+// Two images of 28 x 28 unsigned bytes, and their labels 5 and 0:
+//
+//     00 00 08 03  00 00 00 02  00 00 00 1c  00 00 00 1c  ........      type 08, 3 dims: 2, 28, 28; then 1568 bytes
+//     00 00 08 01  00 00 00 02  05 00                                   type 08, 1 dim: 2
+//
 // A header states the length of its file, but is not trusted: a plain file must have that size before anything is
 // allocated, and a compressed one is decompressed piece by piece. Errors in compressed files name the byte of the
 // decompressed content.

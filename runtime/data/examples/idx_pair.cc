@@ -1,6 +1,10 @@
 // MNIST is four files in a folder, and copies of it differ in the dash or dot before "idx" and in whether they are
 // compressed; some folders hold both forms of each. A file is taken for IDX by its name or by its first bytes, so that
 // one with a damaged start is not read as CSV.
+//
+//     data/mnist                                   train-images-idx3-ubyte[.gz] and train-labels-idx1-ubyte[.gz]
+//     data/mnist/t10k-images.idx3-ubyte            t10k-labels.idx1-ubyte[.gz] beside it
+//     a/images.bin:b/labels.bin                    these two
 
 #include "data/examples/idx_pair.h"
 

@@ -23,8 +23,8 @@ class ProgressClock {
   void begin_run();
   /// Action `index` has been issued to the stream.
   void issued(size_t index, const RankStream& stream);
-  /// Streams are busy. Ends the run, blaming the device, if none of them has come to a mark for the time-out and ten
-  /// seconds. Call it often (Stall).
+  /// Streams are busy. Ends the run, blaming the device, if none of them has come to a mark for the time-out, a tenth
+  /// and ten seconds. Call it often (Stall).
   void check(int64_t timeout_ms);
 
  private:

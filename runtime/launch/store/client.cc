@@ -112,6 +112,7 @@ int64_t TcpStoreClient::add(std::string_view key, int64_t delta) {
   const std::string sum = request(wire::kAdd, key, "", delta, 0);
   int64_t value = 0;
   if (sum.size() != sizeof value) throw Error(TSR_E_UNAVAILABLE, "the key-value store answered add without a number");
+  // Eight bytes, little-endian, like all numbers of wire.h.
   std::memcpy(&value, sum.data(), sizeof value);
   return value;
 }

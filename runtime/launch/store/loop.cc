@@ -1,4 +1,8 @@
 // Connections, timers and the epoll loop; loop.h has the state machine and its invariants.
+// Decision 0020 has the reasons for the limits.
+//
+//     epoll   the listener: accept            the eventfd: a waiting get may have its key   a connection: read, flush
+//     timers  the listener: accept again      the eventfd: the farewell is over             a connection: be_late
 
 #include "launch/store/loop.h"
 
@@ -16,7 +20,9 @@
 namespace tessera::host {
 namespace {
 
+// Members have their turn after so many newcomers, however many come.
 constexpr int kAcceptsAtOnce = 16;
+// Without descriptors; by then strangers have timed out, or other files of the process were closed.
 constexpr int64_t kAcceptPauseMs = 100;
 constexpr int kEventsAtOnce = 128;
 
@@ -82,6 +88,7 @@ void StoreLoop::clear_timer(Peer& peer) {
   if (peer.timer) timers_.erase(*std::exchange(peer.timer, std::nullopt));
 }
 
+// Two timers are not of connections: that of the listener's pause, and that of the farewell, which only wakes run().
 void StoreLoop::expire() {
   while (!timers_.empty() && timers_.begin()->first <= std::chrono::steady_clock::now()) {
     const int fd = timers_.begin()->second;
@@ -105,6 +112,7 @@ void StoreLoop::handle(int fd, uint32_t events) {
   if (!peer) return;  // dropped after epoll_wait returned
   guarded(*peer, [&] {
     if ((events & EPOLLOUT) != 0) flush(*peer);
+    // Errors and hang-ups too: recv reports them.
     if ((events & ~uint32_t{EPOLLOUT}) != 0) read(*peer);
   });
 }
@@ -168,6 +176,7 @@ void StoreLoop::drop(Peer& peer) {
   clear_timer(peer);
   stop_waiting(peer);
   strangers_.remove(fd);
+  // Taken before the erase, which destroys the peer.
   const std::optional<Participant> member = std::move(peer.member);
   peers_.erase(fd);
   if (member && members_.leave(*member) && events_.on_lost) events_.on_lost(store_, *member);

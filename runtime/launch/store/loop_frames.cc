@@ -1,4 +1,9 @@
 // What the server of the key-value store does with the frames of a connection: the second part of loop.h.
+//
+//     stage     frame                          answer
+//     hello     Hello, 40 bytes                Hello
+//     claim     Claim, 304 bytes               Answer, 40 bytes; after a refusal a Reply with the sentence
+//     request   Request, 32 bytes, key, value  Reply, 16 bytes, payload; of a get when its key is there
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -29,6 +34,7 @@ Frame frame_of(std::string_view bytes) {
   throw Error(TSR_E_UNAVAILABLE, why);
 }
 
+// Memory grows with what has arrived, not with what a header claims.
 // Appends received bytes, up to `wanted` bytes in all. False when none have arrived.
 bool receive(const Socket& socket, std::string& in, size_t wanted) {
   const size_t before = in.size();
@@ -54,6 +60,7 @@ size_t request_num_bytes(std::string_view in) {
 
 void StoreLoop::read(Peer& peer) {
   for (int reads = 0; peer.out.empty() && peer.stage != Stage::leaving;) {
+    // While a get waits nothing may come: one byte is enough to see that something did.
     const size_t wanted = peer.stage == Stage::hello   ? sizeof(wire::Hello)
                           : peer.stage == Stage::claim ? sizeof(wire::Claim)
                           : peer.waiting               ? 1
@@ -64,6 +71,7 @@ void StoreLoop::read(Peer& peer) {
       break;
     }
   }
+  // A frame that has begun must end; between frames a member may be silent for ever.
   if (!peer.in.empty() && !peer.timer) set_timer(peer, kReplyTimeoutMs);
 }
 
@@ -88,6 +96,7 @@ void StoreLoop::take_claim(Peer& peer) {
   const auto claim = frame_of<wire::Claim>(peer.in);
   peer.in.clear();
   const wire::Proofs proofs{secret_, peer.client_nonce, peer.server_nonce};
+  // The answer has no proof: one made with our secret could be tried against guesses.
   if (!wire::is_equal(claim.proof, proofs.client(claim))) {
     send(peer, wire::bytes_of(wire::Answer{{}, wire::kOtherSecret}));
     peer.stage = Stage::leaving;
@@ -111,6 +120,7 @@ void StoreLoop::take_claim(Peer& peer) {
   send(peer, frame);
 }
 
+// The timer of the eventfd ends the wait of run() when the farewell is over.
 // Two jobs met before either had started, and it is unknown which rank belongs to which.
 void StoreLoop::end_job(const std::string& sentence) {
   store_.close(sentence);
@@ -163,6 +173,7 @@ void StoreLoop::send(Peer& peer, std::string_view bytes) {
   peer.num_sent = 0;
   flush(peer);
   if (peer.out.empty()) return;
+  // The buffers of a new connection hold the answers of the handshake; a stranger gets no more room than these.
   if (!peer.member) end_connection("it does not take a few bytes");
   peer.is_writing = true;
   set_timer(peer, kReplyTimeoutMs);
@@ -211,6 +222,7 @@ void StoreLoop::be_late(Peer& peer) {
   send(peer, wire::reply(TSR_E_DEADLINE, ""));
 }
 
+// Keys and readers are listed first, since sending may drop a peer and with it entries of the map.
 void StoreLoop::answer_waiting() {
   std::vector<std::string> keys;
   for (auto entry = waiting_.begin(); entry != waiting_.end(); entry = waiting_.upper_bound(entry->first))

@@ -1,3 +1,6 @@
+// A rank has as many connections as it has threads in the store. Its process is lost when the last one closes without a
+// goodbye, which a process that ends in good order sends; a connection that comes after a goodbye takes it back.
+
 #include "launch/store/members.h"
 
 #include "base/concat.h"

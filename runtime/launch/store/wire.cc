@@ -1,4 +1,6 @@
 // Frames as bytes, and the proofs of the handshake, by OpenSSL.
+// Structs are copied as they are: all fields are of 8 bytes or arrays of bytes, so there is no padding whose contents
+// would travel, and both sides are little-endian (wire.h asserts it).
 
 #include "launch/store/wire.h"
 
@@ -58,6 +60,7 @@ Claim claim_of(const Participant& who) {
   Claim claim;
   claim.rank = who.rank;
   claim.pid = who.pid;
+  // A longer name is cut, and the zero at the end stays.
   who.host.copy(claim.host.data(), claim.host.size() - 1);
   return claim;
 }

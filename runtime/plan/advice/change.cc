@@ -1,4 +1,6 @@
 // A change is planned like any job, so its numbers are those of the run.
+// It goes by way of a command line, which is then parsed: so it meets every check of flags that a user would meet, and
+// the command that is offered is the one that was planned.
 
 #include "plan/advice/change.h"
 
@@ -14,6 +16,7 @@
 namespace tessera::host {
 namespace {
 
+// Of ranks: at about 20 ms each (memory_advisor.cc), a change takes some 1.3 s at most.
 constexpr size_t kMaxClasses = 64;
 
 void set(ParsedFlags& flags, const Setting& setting) {
@@ -97,7 +100,7 @@ std::optional<TriedChange> try_change(const Job& job, const Change& change) {
     if (!is_quick_to_plan(changed, quiet)) return std::nullopt;
     const JobPlan planned(std::move(changed), quiet);
     return TriedChange{needed_memory(planned.programs()), command};
-  } catch (const Error&) {
+  } catch (const Error&) {  // a flag, a plugin or a check refuses it
     return std::nullopt;
   }
 }

@@ -1,3 +1,6 @@
+// A command line from a parsed one: what differs from the defaults, flags first, then options of plugins. It is
+// made to be pasted into a shell, where a path with a blank and a pattern must stay one word.
+
 #include "plan/advice/command_line.h"
 
 #include <algorithm>

@@ -110,6 +110,7 @@ std::optional<MemoryShortfall> find_shortfall_of(uint32_t memory, const Job& job
   shortfall.memory = memory;
   shortfall.arena_bytes = needed.of(memory);
   shortfall.limit_bytes = limit_of(job, memory);
+  // The common case ends here, in no time; what follows plans the job again and again.
   if (shortfall.limit_bytes == 0 || shortfall.arena_bytes <= shortfall.limit_bytes) return std::nullopt;
   shortfall.rank = largest_rank(programs, memory);
   const RankPrograms& largest = programs.of(shortfall.rank);

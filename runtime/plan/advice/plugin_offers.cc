@@ -86,6 +86,7 @@ std::vector<Change> sharding_strategies(const Job& job) {
   return changes;
 }
 
+/// One strategy is enough to offer; by 2, 4 and 8 ranks, of which the first that fits is taken.
 Family split_tensors(const Job& job) {
   if (std::ranges::count(job.mesh.axes(), TSR_SPLITS_TENSORS, &Axis::splits) > 0) return {};
   Family family;
@@ -120,6 +121,7 @@ std::vector<Family> smaller_offload(const Job& job) {
     const LoadedPlugin& policy = job.plugins.offload[i];
     if (const auto* fraction = find_value(job.options.offload[i], "fraction")) {
       Family& family = families.emplace_back();
+      // Downwards: the first that fits changes the least.
       for (const char* smaller : {"0.9", "0.8", "0.7", "0.6", "0.5", "0.4", "0.3", "0.2", "0.1"})
         if (std::stod(smaller) < fraction->d) family.push_back({{policy.name + ".fraction", smaller}});
     }

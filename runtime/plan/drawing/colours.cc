@@ -1,5 +1,7 @@
 // Hues are easy to tell apart, also with most kinds of color blindness: compute is blue, orange and yellow, the update
 // is green, what moves data is grey, and communication has the purples, cyan and pink.
+// The class is what a rectangle of the drawing carries, one or two letters in place of a colour: a step may have tens
+// of thousands of them. Traces have the names of kinds, as text, and so the second look-up.
 
 #include "plan/drawing/colours.h"
 
@@ -60,6 +62,7 @@ const Colour& colour_of(uint32_t kind) {
 }
 
 const Colour* colour_of(std::string_view kind) {
+  // The highest kind of the ABI, TSR_ACTION_CALL; numbers between kinds are left out.
   constexpr uint32_t kMaxKind = 64;
   for (uint32_t known = 0; known <= kMaxKind; ++known) {
     const bool is_kind = is_compute(known) || is_collective(known) || is_elementwise(known) ||

@@ -7,6 +7,9 @@
 //       run              |fffff|ffff|     |bbbbbbb|bbbbbbbb|oo|
 //     comm.dp.gradient                       |cccc|   |cccc|
 //     live memory        /////^^^^^^^^^^^^^\\\____
+//
+// The file is complete in itself: styles are in it, and nothing is loaded. `y_` grows as parts are written, so the
+// height is known at the end. All ranks have the same scales, of time and of memory, to be compared by eye.
 
 #include "plan/drawing/step_svg.h"
 
@@ -45,6 +48,7 @@ std::map<double, uint64_t> live_over_time(const Program& program, const std::vec
       life = {std::min(life.start, intervals[i].start), std::max(life.end, intervals[i].end)};
     }
   uint64_t states = 0;
+  // What begins and what ends at one time are summed, so that a buffer which takes over from another makes no spike.
   std::map<double, int64_t> changes;
   for (const Buffer& buffer : program.buffers) {
     if (buffer.memory != TSR_MEMORY_DEVICE) continue;
@@ -71,6 +75,7 @@ class MeasuredStep {
       Interval& step = steps.try_emplace(action.step, own).first->second;
       step = {std::min(step.start, own.start), std::max(step.end, own.end)};
     }
+    // Not the first or the fastest: the step that is drawn stands for the others.
     const double mean = summarize(trace).mean_step_seconds() * 1e9;
     const auto distance = [&](const auto& step) { return std::abs(step.second.end - step.second.start - mean); };
     const auto nearest = std::ranges::min_element(steps, {}, distance);
@@ -198,7 +203,7 @@ class Drawing {
     return text + time_axis(top) + rows;
   }
 
-  /// Returns where drawing continues.
+  /// Lines through all rows of a rank, so it is called when y_ is below them.
   std::string time_axis(double top) const {
     std::string text;
     for (const Tick& tick : time_ticks(end_, kTimeTicks))
@@ -234,6 +239,7 @@ class Drawing {
         text += svg_rectangle(kIdle.css_class, x(free_from), y_, x(time) - x(free_from), kBar,
                               "idle for " + time_text(time - free_from));
     };
+    // A stream runs its actions in list order, so the gaps between them are where it is idle.
     for (size_t i = 0; i < program.actions.size(); ++i) {
       const Action& action = program.actions[i];
       if (action.stream != stream) continue;
@@ -270,6 +276,7 @@ class Drawing {
     };
     std::string path = format("M%.2f %.1f", x(0), bottom);
     double level = bottom;
+    // A staircase: along at the old level, then up or down.
     for (const auto& [time, bytes] : live) {
       path += format(" L%.2f %.1f", x(time), level);
       level = bottom - height(static_cast<double>(bytes));

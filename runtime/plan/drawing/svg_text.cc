@@ -1,3 +1,6 @@
+// Elements as text. Coordinates have one or two digits after the point, a hundredth of a pixel: with more, a drawing of
+// tens of thousands of actions would be larger and look the same.
+
 #include "plan/drawing/svg_text.h"
 
 #include <algorithm>
@@ -9,6 +12,7 @@
 namespace tessera::host {
 namespace {
 
+/// For the contents of elements; attributes hold only numbers and names of classes.
 std::string escaped(std::string_view text) {
   std::string result;
   for (const char c : text) {
@@ -35,6 +39,7 @@ Unit unit_of(double end, std::initializer_list<Unit> ascending) {
   return found;
 }
 
+/// The step is the first of 1, 2, 5 and 10 times a power of ten that makes at most `number` marks after 0.
 std::vector<Tick> ticks(double end, int number, const Unit& unit) {
   if (!(end > 0)) return {{0, concat("0 ", unit.name)}};
   const double least = end / unit.size / number, power = std::pow(10, std::floor(std::log10(least)));

@@ -50,6 +50,7 @@ double collective_bytes(const Program& program, const Action& action) {
 }
 
 /// Nothing when the collective was not measured.
+/// Below the smallest size it takes as long as that: there the start of a collective is all of its time.
 std::optional<double> interpolated(const CollectiveRates& group, std::string_view collective, double num_bytes) {
   const CollectiveTime *below = nullptr, *above = nullptr;
   for (const CollectiveTime& time : group.times) {
@@ -174,6 +175,7 @@ double Costs::nearest_seconds(const OpRate& op) const {
     const double rate = op.operations > 0 ? operations_per_second_ : bytes_per_second_;
     return rate > 0 ? amount / rate : 0;
   }
+  // By ratio: half the size is as near as twice the size.
   const auto distance = [amount](const OpRate* other) {
     const double theirs = amount_of(*other);
     return theirs > 0 ? std::abs(std::log(theirs / amount)) : HUGE_VAL;
@@ -198,6 +200,7 @@ double Costs::speed(Resource resource, const ResourceSet& running) const {
     case Resource::file_read:
     case Resource::file_write: {
       const FileRates& f = files();
+      // At most 1, also where both together were measured faster than each alone.
       const double shared = f.both_bytes_per_second / (f.read_bytes_per_second + f.write_bytes_per_second);
       return (reads && writes ? std::min(1.0, shared) : 1) * (computes ? f.beside_compute.copies : 1);
     }

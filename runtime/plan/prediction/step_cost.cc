@@ -1,3 +1,10 @@
+// Where the numbers of a simulated step come from, in a sentence that reports show, since a step time without its
+// source is worth nothing:
+//
+//     --rates A,B      measured times of every op, copy and collective (costs.h)
+//     on a processor   a product and a copy, timed now: a roofline (simulate.cc)
+//     other devices    the same with assumed rates
+
 #include "plan/prediction/step_cost.h"
 
 #include "config/text_values.h"
@@ -46,6 +53,7 @@ StepCost::StepCost(const JobPlan& planned, const std::string& rates_file) {
 
 StepCost::StepCost(const JobPlan& planned) {
   const auto quick = quick_rates(planned.job());
+  // A byte that ranks of one machine send is read and written once.
   if (quick) rough_ = {quick->operations_per_second, quick->bytes_per_second, quick->bytes_per_second / 2};
   describe_rates(quick ? concat("rates of this machine, taken now with ", threads_text(quick->num_threads))
                        : std::string(kAssumed));

@@ -1,4 +1,5 @@
-// What rank 0 logs about a run before its first step and after its last one; step_report.h logs the steps.
+// What rank 0 logs about a run before its first step and after its last one; step_report.h logs the steps. Implemented
+// in run_start.cc and run_end.cc.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,15 @@
 // Forward, backward and loss: an operand must be what the model names for the slot, whatever way it came there, and a
-// result is what the model names. Gradients are sums: of a value over the segments that use it, of a parameter over its
-// uses and the micro-batches; a backward takes a value's gradient when all addends are in it.
+// result is what the model names. In
+//
+//     9     forward h.0.fc_proj mb=0  r %7+9088:4096 p:mlp.c_proj.weight  r %37 i:hidden  w %39 o:ffn_out
+//
+// %37 must hold h.0.hidden mb=0, and after it %39 holds h.0.ffn_out mb=0. A finding:
+//
+//     ... compute backward h.0.ln_1 mb=1 takes i0 (h.0.x) = activation h.0.mid mb=1, which holds h.0.mid mb=1; the
+//     model needs h.0.x mb=1
+//
+// Gradients are sums: of a value over the segments that use it, of a parameter over its uses and the micro-batches; a
+// backward takes a value's gradient when all addends are in it. Cost: linear in the pieces of the operands.
 
 #include "base/concat.h"
 #include "verify/model/rank_walk.h"

@@ -1,7 +1,13 @@
 // Value numbers. Two ranges hold the same when their contents are equal, field by field; so a copy keeps its content,
-// and what a kernel writes is named by the model once its operands have been checked: the forward of h.0.qkv of
-// micro-batch 1 makes (value h.0.qkv, 1). Sums are named by the set of what has been added, so that an addend that is
-// missing or there twice shows. Cost: logarithmic in the pieces a buffer falls into; sets are kept once.
+// and what a kernel writes is named by the model once its operands have been checked. With --offload activations:
+//
+//     5     forward h.0.attention mb=0  ...  w %30 s:0  ...       %30 holds s0 of h.0.attention mb=0
+//     23    copy  r %30 src  w %61 dst                            %61 the same, in host memory
+//     69    copy  r %61 src  w %113 dst                           %113 the same
+//     87    backward h.0.attention mb=0  ...  r %113 s:0  ...     needs it, and finds it
+//
+// Sums are named by the set of what has been added, so that an addend that is missing or there twice shows. Cost:
+// logarithmic in the pieces a buffer falls into; sets are kept once.
 
 #include "verify/model/content.h"
 

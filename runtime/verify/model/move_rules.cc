@@ -1,6 +1,16 @@
 // Elementwise actions and calls. Copies and casts keep what a range holds, `add` puts sums of different addends
-// together, `zero` empties an accumulator. What a strategy's call makes only the strategy knows: it fits every need
-// (verify_placement has its rules).
+// together, `zero` empties an accumulator. With --reduce-every micro-batch:
+//
+//     57     add mb=0 home=ln_f  r %75 src  w %110 dst      %110 holds the addends of mb=0
+//     117    add mb=1 home=ln_f  r %164 src  a %110 dst     and those of mb=1
+//
+// If line 117 read %75 again, the finding would be
+//
+//     rank 0 #117 compute add ln_f adds the gradient of ln_f.weight in staging ln_f mb=0 to the gradient of ln_f.weight
+//     in gradient ln_f: such a sum is not in the model, or has an addend twice
+//
+// What a strategy's call makes only the strategy knows: it fits every need (verify_placement has its rules). Invariant:
+// a sum has each addend once. Cost: linear in the pieces of source and destination.
 
 #include "base/concat.h"
 #include "verify/model/rank_walk.h"

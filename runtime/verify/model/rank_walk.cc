@@ -1,10 +1,11 @@
 // Enters a program with what its persistent buffers hold, and leaves it with what they must hold then: the steps of a
 // run repeat because a step finds what the step before it has left, with every trainable element updated once.
 //
-//     rank 0 #31 compute backward h.0.ln_1 mb=0 takes p0 (ln_1.weight) = home h.0[0:32], which holds h.0.ln_1.weight,
-//     updated; the model needs h.0.ln_1.weight
+//     rank 0 #31 compute backward h.0.ln_1 mb=0 takes p0 (h.0.ln_1.weight) = home h.0[0:32], which holds
+//     h.0.ln_1.weight, updated; the model needs h.0.ln_1.weight
 //
-// After a finding an action leaves what the model names, so a fault is reported once.
+// After a finding an action leaves what the model names, so a fault is reported once. Cost: linear in the bindings, up
+// to the pieces that buffers fall into.
 
 #include "verify/model/rank_walk.h"
 

@@ -1,6 +1,13 @@
 // Norm, clip and optimizer. A home's gradient must hold all addends of each of its elements; the squares of every home
 // are summed once, one clip takes them, and every home is updated once, after it: its states are those from before the
-// step when the optimizer takes them.
+// step when the optimizer takes them. In two-blocks-ddp, which has 28 homes:
+//
+//     43    sum_squares home=wte.weight  r %61+28928:3072 src  a %17+0:20 x:squares       adds one home to %17
+//     72    clip  r %17 x:squares  w %18 x:clip  a %19 x:step                             needs all 28 in %17
+//     73    optimizer home=wte.weight predicated  a %1 dst  ...                           %1 holds wte.weight, updated
+//
+// A second line 73 takes dst0 = home wte, which holds wte.weight, updated; the model needs wte.weight. Cost: linear in
+// the pieces of homes.
 
 #include "base/concat.h"
 #include "verify/model/rank_walk.h"

@@ -1,4 +1,10 @@
-// Asks the device about every action that computes. Cost: a call of the device's describe for each action.
+// Asks the device about every action that computes. For example
+//
+//     rank 0 #3 compute forward h.0.ln_1 mb=0 binds s7, which the device does not list for its op
+//     rank 0 #38 compute backward h.0.ln_1 mb=0 binds no s0, which the device's op needs
+//     rank 0 #5 compute forward h.0.attention mb=0 binds w0 to 1024 elements; the device's op has 2048
+//
+// Invariant: a kernel need not check the sizes of its operands. Cost: a call of the device's describe for each action.
 
 #include "verify/model/verify_described.h"
 

@@ -1,7 +1,7 @@
 // Walks the lists of all ranks, one of each class, as they would run: each from top to bottom, waiting at collectives
 // and receives. verify_ranks has proved that this ends. Then counts what ran over the axes that split layers:
 //
-//     rank 0 #12 compute backward h.0.ln_1 mb=0 is one of 2 that run this over pp; it must run once
+//     segment wpe mb=0: its forward runs 2 times where the model needs it once: rank 0 #1 ...
 //
 // Cost: linear in the bindings of the walked ranks, up to the pieces that buffers fall into.
 

@@ -11,6 +11,7 @@
 //
 // Calls that take neither addends nor codes leave what their operands are. One that takes nothing that is known makes
 // what differs by rank: nothing shows that it does not. On other axes than the strategy's, operands must be complete.
+// Cost: linear in the pieces of the operands.
 
 #include <algorithm>
 

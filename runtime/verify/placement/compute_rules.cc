@@ -9,6 +9,9 @@
 //
 //     rank 0 #41 compute sum_squares wte.weight takes src0 = gradient bucket 0 of dp[28928:32000], which is an
 //     unreduced partial sum over dp: squares of partial sums are not those of the sum; is a collective missing?
+//
+// Cost: linear in the pieces of the operands, and a search of the layout for each gradient; on an axis of stages, for
+// each parameter too.
 
 #include "verify/placement/placement_rules.h"
 

@@ -1,7 +1,14 @@
-// Abstract interpretation of a program for one axis: each action is applied to placements instead of numbers. The rules
-// are in five files: compute_rules.cc (axes that split the batch or the layers), tensor_rules.cc, collective_rules.cc,
-// step_rules.cc (elementwise, norm, optimizer), call_rules.cc. A range that caused a diagnostic becomes unknown, which
-// fits everything, so a fault is reported once and not again for each action after it.
+// Abstract interpretation of a program for one axis: each action is applied to placements instead of numbers. On dp,
+//
+//     38    backward h.0.ln_1 mb=0  ...  w %61+13568:32 g:ln_1.weight  ...    writes a partial sum
+//     42    all_reduce group=dp reduce=sum  a %61 dst                         partial -> replicated
+//     45    sum_squares home=h.0.ln_1.weight  r %61+13568:32 src  ...         refuses a partial sum
+//
+// The rules are in five files: compute_rules.cc (axes that split the batch or the layers), tensor_rules.cc,
+// collective_rules.cc, step_rules.cc (elementwise, norm, optimizer), call_rules.cc.
+//
+// Invariant: a range that caused a diagnostic becomes unknown, which fits everything, so a fault is reported once and
+// not again for each action after it. Cost: a rule reads and writes each operand a few times (placement.cc).
 
 #include "verify/placement/placement_rules.h"
 

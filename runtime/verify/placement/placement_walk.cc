@@ -1,3 +1,16 @@
+// Applies the rules of all actions to a program, from the placements with which it begins. Under ddp on dp=2:
+//
+//     before    %1 = home wte is replicated, %21 = input tokens mb=0 varying, all transient buffers unknown
+//     20        loss loss mb=0  ...  w %61+28928:3072 g:weight  ...         %61[28928:32000] is partial
+//     42        all_reduce group=dp reduce=sum  a %61 dst                   partial -> replicated
+//     73        optimizer home=wte.weight predicated  a %1 dst  ...         %1 stays replicated
+//
+// Invariant: every element has one placement at any time. It is unknown, which fits every rule, until something places
+// it, so a strategy's own persistent buffers cause no diagnostic before they are written.
+//
+// Cost: linear in the bindings, up to the pieces that buffers fall into, and a search of the layout for each range and
+// role of a home.
+
 #include "verify/placement/placement_walk.h"
 
 #include "verify/placement/placement_rules.h"

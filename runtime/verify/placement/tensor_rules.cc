@@ -2,13 +2,14 @@
 // shards follows from the dims of parameters and values and from the contractions of a segment. In a block under
 // Megatron's cut:
 //
-//     forward qkv        weight split by heads (its columns)          -> qkv is a shard
-//     forward attention  works on the rank's heads                    -> attended is a shard
-//     forward proj       contracts heads, which are split             -> projected is partial: an all_reduce must
-//     follow forward add_ln_2   needs projected replicated                   -> replicated backward qkv       output
-//     gradient a shard, input replicated    -> the input's gradient is partial
+//     forward qkv          weight split by heads (its columns)     -> qkv is a shard
+//     forward attention    works on the rank's heads               -> attended is a shard
+//     forward proj         contracts heads, which are split        -> projected is partial: an all_reduce must follow
+//     forward add_ln_2     needs projected replicated              -> replicated
+//     backward qkv         output gradient a shard, input whole    -> the input's gradient is partial
 //
-// A maximum over a split dim (row maxima of the logits) is `varying` until it is reduced: it is not a sum.
+// A maximum over a split dim (row maxima of the logits) is `varying` until it is reduced: it is not a sum. Cost of an
+// action: linear in the pieces of its operands, and a walk of the layout, with one more for each parameter.
 
 #include <algorithm>
 #include <functional>

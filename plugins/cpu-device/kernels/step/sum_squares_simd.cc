@@ -1,3 +1,5 @@
+// The loops of sum_squares.cc, for every instruction set. They sum the squares within a window of exponents exactly,
+// in two doubles: the order of the additions does not matter, so vectors of any width give the same bits.
 #include "cpu-device/kernels/step/sum_squares.h"
 
 namespace tessera::cpu::TESSERA_SIMD {
