@@ -129,8 +129,16 @@ Socket Socket::listen(const std::string& address, uint16_t port) {
 // TCP_NODELAY, here and in accept(): requests are small, and the next one waits for the answer to the last.
 Socket Socket::connect(const std::string& host, uint16_t port, Deadline deadline, Refused refused) {
   int error = ETIMEDOUT;
+  std::string unresolved;
   do {
-    const Addresses list = resolve(host, port, 0);
+    Addresses list;
+    try {
+      list = resolve(host, port, 0);
+      unresolved.clear();
+    } catch (const Error& of_name) {
+      if (refused == Refused::no_more) throw;
+      unresolved = of_name.what();
+    }
     for (const addrinfo* address = list.get(); address; address = address->ai_next) {
       Socket socket = open_socket(*address);
       error = try_connect(socket, *address, deadline);
@@ -143,6 +151,7 @@ Socket Socket::connect(const std::string& host, uint16_t port, Deadline deadline
     if (error == ECONNREFUSED && refused == Refused::no_more) break;
     std::this_thread::sleep_for(std::min(kRetryPause, milliseconds(remaining_ms(deadline))));
   } while (std::chrono::steady_clock::now() < deadline);
+  if (!unresolved.empty()) throw Error(TSR_E_UNAVAILABLE, unresolved);
   throw Error(TSR_E_DEADLINE, concat("no server answers at ", host, " port ", port, ": ", std::strerror(error)));
 }
 

@@ -204,6 +204,17 @@ TEST_F(HostsTest, ANameThatOneHostDoesNotKnowIsSaid) {
   });
 }
 
+// As in a cluster, where a host has a name once it runs.
+TEST_F(HostsTest, ANameThatIsKnownLaterIsWaitedFor) {
+  Hosts hosts(2);
+  hosts.set_name(0, "first", Hosts::address(0));
+  hosts.set_name(1, "another", Hosts::address(0));
+  start(hosts, 2, {"--steps=3"}, "first");
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  hosts.set_name(1, "first", Hosts::address(0));
+  expect_calm_numbers(2);
+}
+
 TEST_F(HostsTest, OneOfTwoHostsThatIsDownEndsTheJobAtTheTimeout) {
   try_with_short_timeouts([this] {
     const Hosts hosts(2);
