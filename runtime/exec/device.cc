@@ -11,6 +11,7 @@
 #include "guard/process_state.h"
 #include "guard/readable.h"
 #include "guard/writable.h"
+#include "program/program.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {

@@ -183,8 +183,8 @@ TEST_P(Faults, AbortFromAnotherThreadEndsAllWorkSoon) {
 }
 
 void Faults::abort_from_another_thread(int64_t soon_ms) {
+  std::atomic<Clock::time_point> aborted{Clock::time_point::max()};  // by the first rank
   run_ranks(spec(kNeverMs), [&](CommRank& rank) {
-    std::atomic<Clock::time_point> aborted{};
     auto& first = rank.comm();
     auto second = rank.create("dp.second");
     connect(rank, first);
@@ -199,7 +199,8 @@ void Faults::abort_from_another_thread(int64_t soon_ms) {
     std::thread watchdog([&] {
       std::this_thread::sleep_for(std::chrono::milliseconds(200));
       tsr_comm* const comms[] = {first.handle(), second->handle()};
-      aborted = Clock::now();
+      for (auto none = Clock::time_point::max(); !aborted.compare_exchange_strong(none, Clock::now());)
+        if (none != Clock::time_point::max()) break;
       rank.interface().abort(comms, 2);
       rank.interface().abort(comms, 2);
     });

@@ -228,7 +228,7 @@ TEST_F(Sdk, TheCommunicatorConforms) {
       Command({binary_dir("tests/conformance/communicator_test"),
                "--gtest_filter=*Conformance.AllReduce/*:*Conformance.Reduce/*:*Conformance.ReduceScatter/*:"
                "*Conformance.Broadcast/*:*Conformance.AllGather/*:*CanonicalSum*:*Streams*:*Lifetime*:"
-               "*Faults.ACollective*:*Faults.Create*:*Faults.Abort*:*Faults.CollectivesThat*"},
+               "*Faults.ACollective*:*Faults.Create*:*Faults.Abort*:*Mismatch.CollectivesThat*:*Mismatch.CountsThat*"},
               {{"TESSERA_TEST_COMMUNICATOR", in_folder("shm-comm.so")}})
           .wait(std::chrono::minutes(4));
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;

@@ -24,8 +24,9 @@ Header make_header(const Collective& collective, int peer, bool outgoing) {
   header.reduce = is_reduction(collective.kind) ? collective.reduce : 0;
   header.dtype = collective.dtype;
   header.root = has_root(collective.kind) ? collective.peer : -1;
-  if (collective.kind == TSR_COLL_ALL_TO_ALL) {
+  if (collective.kind == TSR_COLL_ALL_TO_ALL) {  // both ways, so that both ranks see a difference
     header.num_elements = elements_between(outgoing ? collective.offsets : collective.recv_offsets, peer);
+    header.counts_hash = elements_between(outgoing ? collective.recv_offsets : collective.offsets, peer);
     return header;
   }
   header.num_elements = collective.total_elements();
@@ -53,7 +54,8 @@ const char* difference(const Header& expected, const Header& received) {
   if (expected.reduce != received.reduce) return "reduction";
   if (expected.root != received.root) return "root";
   if (expected.num_elements != received.num_elements) return "number of elements";
-  if (expected.counts_hash != received.counts_hash) return "counts";
+  if (expected.counts_hash != received.counts_hash)
+    return expected.kind == TSR_COLL_ALL_TO_ALL ? "number of elements the other way" : "counts";
   return expected.num_inline_bytes == received.num_inline_bytes ? nullptr : "version of gloo-comm";
 }
 
@@ -63,6 +65,7 @@ std::string header_text(const Header& header) {
   text += " (";
   if (header.reduce) text += std::string(reduce_name(header.reduce)) + ", ";
   text += std::to_string(header.num_elements) + " elements " + dtype_name(header.dtype);
+  if (header.kind == TSR_COLL_ALL_TO_ALL) text += ", " + std::to_string(header.counts_hash) + " the other way";
   if (header.root >= 0) text += ", root " + std::to_string(header.root);
   return text + ")";
 }

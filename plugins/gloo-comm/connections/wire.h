@@ -26,7 +26,7 @@ struct Header {
   int32_t root;
   uint64_t ticket;  // of the collective; the index of a message
   uint64_t num_elements;
-  uint64_t counts_hash;
+  uint64_t counts_hash;  // of ALL_TO_ALL: the elements the other way
   uint64_t sequence;
   uint64_t num_inline_bytes;  // that follow
   uint64_t address;           // of the data for the peer, in this rank's memory

@@ -118,7 +118,6 @@ constexpr ForeignFlag kForeignFlags[] = {
     {"activation-checkpointing", "--recompute"},
     {"gradient-checkpointing", "--recompute"},
     {"recompute-activations", "--recompute"},
-    {"out", "--save"},
     {"out-dir", "--save"},
     {"output-dir", "--save"},
     {"checkpoint", "--save"},

@@ -2,6 +2,7 @@
 // all steps, which `init` sets to zero, and the number of steps, which a call counts. Options describe them.
 #include <array>
 #include <cstdint>
+#include <set>
 
 #include "tessera/storage.hpp"
 
@@ -17,10 +18,11 @@ class Keeper final : public Strategy {
         on_change_(static_cast<uint32_t>(option(options, "on-change").i)) {}
 
   void lower(const ProgramView& view, const Edit& edit) const override {
-    const std::vector<storage::FlatParam> params = storage::flat_params(view);
     uint64_t num_elements = 0;
-    for (const storage::FlatParam& param : params)
-      num_elements += param.num_elements();
+    std::set<uint64_t> values;
+    for (const tsr_home& home : view.homes())
+      if (const uint64_t value = role_of(home, TSR_HOME_VALUE).buffer; values.insert(value).second)
+        num_elements += view.buffer(value).num_elements;
     const uint64_t sums = edit.add_buffer("sums", TSR_BUFFER_PLUGIN, TSR_F32, num_elements, true);
     const uint64_t count = edit.add_buffer("count", TSR_BUFFER_PLUGIN, TSR_I64, 1, true);
     if (on_change_)
@@ -30,7 +32,7 @@ class Keeper final : public Strategy {
     if (view.raw.purpose != TSR_PURPOSE_STEP) return;
     const storage::GradientSums gradients(view);
     uint64_t offset = 0;
-    for (const storage::FlatParam& param : params) {
+    for (const storage::FlatParam& param : storage::flat_params(view)) {
       storage::ParamGroup group;
       group.add(param);
       for (const storage::GradientSum& sum : gradients.of(group))
