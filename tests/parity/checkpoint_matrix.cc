@@ -50,7 +50,7 @@ const std::vector<Kind>& kinds() {
       {"optimizer_state_file", {"1", "3"}, {"--offload=optimizer-state", "--optimizer-state.to=file"}},
       {"stream_host", {"1", "4"}, {"--offload=stream", "--stream.update=host"}},
       {"stream_file", {"2", "8"}, {"--offload=stream", "--stream.to=file"}},
-      {"fit_host", {"1", "3", "8"}, {"--offload=fit"}},
+      {"fit_host", {"1", "3"}, {"--offload=fit"}},
       {"fit_file", {"2", "4"}, {"--offload=fit", "--fit.to=file"}}};
   return all;
 }
