@@ -5,6 +5,7 @@
 #include "plugins/host_services.h"
 #include "plugins/loader.h"
 #include "plugins/plugin_options.h"
+#include "program/program_text.h"
 #include "support/gpt2_ddp.h"
 #include "support/paths.h"
 
@@ -39,16 +40,21 @@ class Refusal : public ::testing::TestWithParam<std::string> {
   }
   ~Refusal() override { plugin_.strategy()->destroy(instance_); }
 
-  tsr_status status_where(Change change) {
+  /// The step after the pass, which sees the view after the change.
+  std::string lowered_where(Change change) {
     const Gpt2Ddp job(3);
     LaterHost later{*plugin_.strategy(), instance_, change};
     tsr_strategy_interface table{};
     table.struct_size = sizeof table;
     table.lower = LaterHost::lower;
     Program program = job.base(1, TSR_PURPOSE_STEP);
+    run_pass(program, {plugin_.name, 0, &table, reinterpret_cast<tsr_strategy*>(&later)},
+             [](const tsr_op& op) { return cpu::describe(op); });
+    return print_program(program);
+  }
+  tsr_status status_where(Change change) {
     try {
-      run_pass(program, {plugin_.name, 0, &table, reinterpret_cast<tsr_strategy*>(&later)},
-               [](const tsr_op& op) { return cpu::describe(op); });
+      lowered_where(change);
     } catch (const Error& error) {
       return error.code();
     }
@@ -89,6 +95,23 @@ INSTANTIATE_TEST_SUITE_P(Shipped, Refusal, ::testing::ValuesIn(shipped({"ddp", "
 INSTANTIATE_TEST_SUITE_P(Templates, Refusal,
                          ::testing::Values(binary_dir("tests/template/plain-ddp.so"),
                                            binary_dir("tests/mutation_strategies/local-sgd.so"),
+                                           binary_dir("tests/template/unit-ddp.so")),
+                         name_of);
+
+/// Of two ranks' tokens, as after another rank was lost: what a strategy does not ask for changes nothing.
+using MoreData = Refusal;
+TEST_P(MoreData, IsTheSameProgram) {
+  const std::string alone = lowered_where([](tsr_program_view&) {});
+  EXPECT_EQ(lowered_where([](tsr_program_view& view) {
+              static const int32_t two[] = {1, 2};
+              view.data_ranks = two;
+              view.num_data_ranks = 2;
+            }),
+            alone);
+}
+INSTANTIATE_TEST_SUITE_P(Shipped, MoreData, ::testing::ValuesIn(shipped({"ddp", "fsdp", "zero3"})), name_of);
+INSTANTIATE_TEST_SUITE_P(Templates, MoreData,
+                         ::testing::Values(binary_dir("tests/template/plain-ddp.so"),
                                            binary_dir("tests/template/unit-ddp.so")),
                          name_of);
 

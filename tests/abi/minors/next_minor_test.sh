@@ -93,7 +93,7 @@ for template in unit_ddp shm_comm; do
     [ $headers = next ] && folder=$work/next || folder=$include
     build_cpp "$folder" "$work/of_$headers/$template.so" "$source/plugin-api/template/cpp/$template.cc"
   done
-  device=$work/of_this/at-once-device.so
+  device=$plugins/cpu-device.so
   drive this "$work/of_this/$template.so" "$device" "$this" >"$work/$template.expected"
   compare "$work/of_this/$template.so" "$device" "$this" "$work/$template.expected"
   compare "$work/of_next/$template.so" "$device" "$next" "$work/$template.expected"
