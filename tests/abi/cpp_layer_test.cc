@@ -244,6 +244,7 @@ Counterparts in_methods() {
       IN_METHOD(tsr_edit, collect_garbage, Edit(table).collect_garbage()),
       IN_METHOD(tsr_edit, wait_for, Edit(table).wait_for(2, 1)),
       IN_METHOD(tsr_edit, complete, Edit(table).complete(1)),
+      IN_METHOD(tsr_edit, describe_state, Edit(table).describe_state(1, 1, TSR_ON_CHANGE_KEEP)),
       IN_METHOD(tsr_layout_sink, add_entry, LayoutSink(table).add_entry({})),
       IN_METHOD(tsr_offload_sink, leave, OffloadSink(table).leave({})),
       IN_METHOD(tsr_offload_sink, run_on_host, OffloadSink(table).run_on_host(1)),

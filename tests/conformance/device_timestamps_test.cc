@@ -47,12 +47,6 @@ class DeviceTimestampsTest : public tessera::testing::DeviceFixture {
   const tsr_device_timestamps* api_ = nullptr;
 };
 
-TEST_P(DeviceTimestampsTest, AreOneAtLeast) {
-  tsr_timestamps* timestamps = nullptr;
-  tsr_error err{};
-  EXPECT_EQ(api_->create(device_, 0, &timestamps, &err), TSR_E_INVALID_ARGUMENT);
-}
-
 TEST_P(DeviceTimestampsTest, AreTheTimesAtWhichStreamsGotThere) {
   const Timestamps timestamps = make(4);
   const Stream stream = make_stream("compute"), other = make_stream("other");

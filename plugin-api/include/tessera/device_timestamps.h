@@ -18,8 +18,8 @@ typedef struct tsr_timestamps tsr_timestamps;
 typedef struct tsr_device_timestamps {
   uint32_t struct_size;
   uint32_t reserved;
-  /* Room for `count` times, at least one, none of them written: the caller's until destroy. Errors: INVALID_ARGUMENT for
-   * none; RESOURCE_EXHAUSTED; driver errors. [control-thread] */
+  /* Room for `count` times, which may be 0, none of them written: the caller's until destroy. Errors:
+   * RESOURCE_EXHAUSTED; driver errors. [control-thread] */
   TSR_FN(tsr_status, create)
   (tsr_device* device, uint64_t count, tsr_timestamps** timestamps, tsr_error* err) TSR_NOEXCEPT;
   /* Its streams have done what was enqueued; NULL is allowed. [control-thread] */
