@@ -67,9 +67,12 @@ TEST(HostileCall, ThatChangesTheProcessIsNamed) {
       {"close-files", "closes files of the host"},
   };
   for (const auto& [fault, sentence] : sentences) {
-    const std::string in_lower = "in its function lower " + sentence, in_create = "in its function create " + sentence;
+    const std::string in_lower = "in its function lower " + sentence;
     expect_named(train_threads("lower-" + fault), {"strategy hostile on axis dp", kHostile, in_lower});
-    expect_named(train_wrapped("create-" + fault, kNoFlag, "hostile"), {"hostile-comm.so", in_create}, 1);
+    // What one rank has closed, another may have opened something else for by the time it looks.
+    const std::string seen = fault == "output" ? "standard output" : sentence;
+    expect_named(train_wrapped("create-" + fault, kNoFlag, "hostile"),
+                 {"hostile-comm.so", "in its function create", seen}, 1);
   }
   for (const std::string fault : {"mask", "handler-stack", "timer", "limits", "close-files"})
     expect_named(info("load-" + fault), {"in its constructors (while it is loaded) " + sentences.at(fault)}, 2);
