@@ -102,8 +102,8 @@ EvalMetrics evaluation(const std::string& data, std::vector<std::string> more, i
 const std::string kTokens = golden_folder() + "/tokens.bin";  // 5,000
 
 /// oneDNN's products for AVX-512 add in one order whatever the number of rows; those for older processors do not.
-bool rounds_alike_whatever_the_rows() {
-  return __builtin_cpu_supports("avx512f") != 0;
+double error_of_other_rows(double loss) {
+  return __builtin_cpu_supports("avx512f") ? 0 : 1e-8 * loss;
 }
 
 TEST(WholeFile, HasTheSameBitsWhateverTheBatches) {
@@ -113,12 +113,12 @@ TEST(WholeFile, HasTheSameBitsWhateverTheBatches) {
   EXPECT_FALSE(one.bits_per_byte);
   for (const int batch : {2, 3, 7, 64, 313, 400}) {  // 313 sequences are the file
     const double loss = evaluation(kTokens, {"--batch-size=" + std::to_string(batch)}).loss;
-    EXPECT_NEAR(loss, one.loss, rounds_alike_whatever_the_rows() ? 0 : 1e-8 * one.loss) << batch;
+    EXPECT_NEAR(loss, one.loss, error_of_other_rows(one.loss)) << batch;
   }
 }
 
 TEST(WholeFile, HasTheSameBitsWhateverTheMesh) {
-  const std::vector<std::string> same = {"--batch-size=5", "--threads=1"};
+  const std::vector<std::string> same = {"--batch-size=5"};
   const double one = evaluation(kTokens, same).loss;
   const auto with = [&](std::vector<std::string> more) {
     more.insert(more.end(), same.begin(), same.end());
@@ -203,7 +203,7 @@ TEST(Classifier, HasTheSameLossAndAccuracyWhateverTheBatches) {
   EXPECT_NEAR(one.accuracy.value(), 0.1, 0.1);
   for (const auto& [batch, num_ranks] : {std::pair{100, 1}, {1797, 1}, {100, 2}, {41, 3}}) {
     const EvalMetrics other = run(batch, num_ranks);
-    EXPECT_EQ(other.loss, one.loss) << batch << " " << num_ranks;
+    EXPECT_NEAR(other.loss, one.loss, error_of_other_rows(one.loss)) << batch << " " << num_ranks;
     EXPECT_EQ(other.accuracy, one.accuracy) << batch << " " << num_ranks;
   }
 }
