@@ -1,6 +1,6 @@
 // `tessera completion bash|zsh` and `tessera manual COMMAND`: generated from the tables of commands and flags that
 // --help also uses. The build writes them to files for installation. In bash's script a flag with a value has a line,
-// and a command one with its words and flags; a placeholder in capitals such as FILE completes the names of files:
+// and a command one with its words and flags; a value that the help calls FILE or PATH completes the names of files:
 //
 //     'train --recompute') COMPREPLY=($(compgen -W 'none full attention' -- "$word")); return ;;
 //     'train --metrics') COMPREPLY=($(compgen -f -W '' -- "$word")); return ;;

@@ -138,7 +138,7 @@ void Executable::issue_work(Command& command) {
   }
 }
 
-void Executable::issue_all(const Cancelled& cancelled, StepMarks* marks) {
+void Executable::issue_all(const Cancelled& cancelled, StepMarks* marks, ProgressClock* progress) {
   size_t waiting = 0;  // the first action that may be waiting at an unsignalled semaphore
   for (size_t i = 0; i < commands_.list.size(); ++i) {
     while (waiting < i) {
@@ -151,7 +151,7 @@ void Executable::issue_all(const Cancelled& cancelled, StepMarks* marks) {
     }
     if (i == first_write_) before_write_();
     issue(i, marks);
-    if (!is_capturing_) progress_.issued(i, commands_.list[i]->stream);
+    if (progress) progress->issued(i, commands_.list[i]->stream);
   }
 }
 
@@ -246,7 +246,7 @@ void Executable::run(const Cancelled& cancelled, StepTimes* times) {
     if (is_graph)
       graph_->launch();
     else
-      issue_all(cancelled, times ? &*marks_ : nullptr);
+      issue_all(cancelled, times ? &*marks_ : nullptr, &progress_);
     finish(cancelled, is_graph);
     has_run_ = true;
     if (times) marks_->end();
@@ -262,13 +262,12 @@ void Executable::capture(const Cancelled& cancelled) {
   has_tried_capture_ = true;
   std::string why = obstacle_to_capture(context_, program_);
   const bool has_tried = why.empty();
-  is_capturing_ = true;
   try {
-    if (has_tried) graph_.emplace(context_.device(), commands_.streams, [&] { issue_all(cancelled, nullptr); });
+    if (has_tried)
+      graph_.emplace(context_.device(), commands_.streams, [&] { issue_all(cancelled, nullptr, nullptr); });
   } catch (const Error& e) {
     why = e.what();
   }
-  is_capturing_ = false;
   if (context_.graphs().all_agree(graph_.has_value())) return;
   if (graph_) why = "another rank could not capture its step";
   graph_.reset();

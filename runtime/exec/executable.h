@@ -59,7 +59,7 @@ class Executable {
   void issue(size_t action, StepMarks* marks);
   void issue_work(Command& command);
   void take_sums(Command& command);
-  void issue_all(const Cancelled& cancelled, StepMarks* marks);
+  void issue_all(const Cancelled& cancelled, StepMarks* marks, ProgressClock* progress);
   const CrossDeviceSync* unsignalled_sync(const Command& command) const;
   void wait_until_signalled(const CrossDeviceSync& sync, const Cancelled& cancelled) const;
   void capture(const Cancelled& cancelled);
@@ -81,7 +81,6 @@ class Executable {
   bool has_tried_capture_ = false;
   Clock::duration longest_run_{0};  // without a graph
   ProgressClock progress_;          // likewise
-  bool is_capturing_ = false;
   std::optional<Graph> graph_;
   std::optional<StepMarks> marks_;  // from the first run that is recorded on
 };

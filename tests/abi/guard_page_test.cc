@@ -8,6 +8,7 @@
 #include "program/program_text.h"
 #include "support/gpt2_ddp.h"
 #include "support/guard_page.h"
+#include "support/interposed_pass.h"
 #include "support/paths.h"
 
 namespace tessera::testing {
@@ -20,25 +21,6 @@ const Log kQuiet(LogLevel::off);
 struct Tables {
   uint32_t view_bytes = sizeof(tsr_program_view);
   uint32_t edit_bytes = sizeof(tsr_edit);
-};
-
-/// Sits between host and strategy, and hands over the tables on guarded pages.
-struct Guard {
-  const tsr_strategy_interface& table;
-  tsr_strategy* instance;
-  Tables tables;
-
-  static tsr_status lower(tsr_strategy* self, const tsr_program_view* view, const tsr_edit* edit,
-                          tsr_error* err) noexcept {
-    const Guard& guard = *reinterpret_cast<Guard*>(self);
-    const GuardedStruct<tsr_program_view> guarded_view(*view, guard.tables.view_bytes);
-    const GuardedStruct<tsr_edit> guarded_edit(*edit, guard.tables.edit_bytes);
-    const GuardedStruct<tsr_error> guarded_error(tsr_error{});
-    const tsr_status status =
-        guard.table.lower(guard.instance, guarded_view.get(), guarded_edit.get(), guarded_error.get());
-    *err = *guarded_error.get();
-    return status;
-  }
 };
 
 class GuardPage : public ::testing::TestWithParam<std::string> {
@@ -61,12 +43,16 @@ class GuardPage : public ::testing::TestWithParam<std::string> {
 
   /// The program that the strategy makes of a base program.
   std::string lowered(const Gpt2Ddp& job, uint32_t purpose, const Tables& tables) {
-    Guard guard{*plugin_.strategy(), instance_, tables};
-    tsr_strategy_interface table{};
-    table.struct_size = sizeof table;
-    table.lower = Guard::lower;
     Program program = job.base(1, purpose);
-    run_pass(program, {plugin_.name, 0, &table, reinterpret_cast<tsr_strategy*>(&guard)}, describe);
+    run_interposed_pass(program, plugin_.name, [&](const tsr_program_view* view, const tsr_edit* edit, tsr_error* err) {
+      const GuardedStruct<tsr_program_view> guarded_view(*view, tables.view_bytes);
+      const GuardedStruct<tsr_edit> guarded_edit(*edit, tables.edit_bytes);
+      const GuardedStruct<tsr_error> guarded_error(tsr_error{});
+      const tsr_status status =
+          plugin_.strategy()->lower(instance_, guarded_view.get(), guarded_edit.get(), guarded_error.get());
+      *err = *guarded_error.get();
+      return status;
+    });
     return print_program(program);
   }
   std::string lowered_without_guard(const Gpt2Ddp& job, uint32_t purpose) {

@@ -7,6 +7,7 @@
 #include "plugins/plugin_options.h"
 #include "program/program_text.h"
 #include "support/gpt2_ddp.h"
+#include "support/interposed_pass.h"
 #include "support/paths.h"
 
 namespace tessera::testing {
@@ -14,21 +15,6 @@ using namespace host;
 namespace {
 
 using Change = void (*)(tsr_program_view&);
-
-/// Sits between host and strategy, and changes the view.
-struct LaterHost {
-  const tsr_strategy_interface& table;
-  tsr_strategy* instance;
-  Change change;
-
-  static tsr_status lower(tsr_strategy* self, const tsr_program_view* view, const tsr_edit* edit,
-                          tsr_error* err) noexcept {
-    const LaterHost& later = *reinterpret_cast<LaterHost*>(self);
-    tsr_program_view changed = *view;
-    later.change(changed);
-    return later.table.lower(later.instance, &changed, edit, err);
-  }
-};
 
 class Refusal : public ::testing::TestWithParam<std::string> {
  protected:
@@ -43,13 +29,12 @@ class Refusal : public ::testing::TestWithParam<std::string> {
   /// The step after the pass, which sees the view after the change.
   std::string lowered_where(Change change) {
     const Gpt2Ddp job(3);
-    LaterHost later{*plugin_.strategy(), instance_, change};
-    tsr_strategy_interface table{};
-    table.struct_size = sizeof table;
-    table.lower = LaterHost::lower;
     Program program = job.base(1, TSR_PURPOSE_STEP);
-    run_pass(program, {plugin_.name, 0, &table, reinterpret_cast<tsr_strategy*>(&later)},
-             [](const tsr_op& op) { return cpu::describe(op); });
+    run_interposed_pass(program, plugin_.name, [&](const tsr_program_view* view, const tsr_edit* edit, tsr_error* err) {
+      tsr_program_view changed = *view;
+      change(changed);
+      return plugin_.strategy()->lower(instance_, &changed, edit, err);
+    });
     return print_program(program);
   }
   tsr_status status_where(Change change) {

@@ -26,7 +26,12 @@ inline std::vector<std::string> communicators() {
   return {"local-comm"};
 #endif
 }
-/// The same, and with the options that change how bytes travel: "plugin:option=value".
+/// Those that compare what ranks submit. NCCL, which works on a GPU's streams, does not.
+inline std::vector<std::string> comparing_communicators() {
+  const char* const device = std::getenv("TESSERA_TEST_DEVICE");
+  return device && device != std::string("cpu-device") ? std::vector<std::string>() : communicators();
+}
+/// All, and with the options that change how bytes travel: "plugin:option=value".
 inline std::vector<std::string> transports() {
   std::vector<std::string> all = communicators();
   if (std::ranges::find(all, "gloo-comm") != all.end()) all.push_back("gloo-comm:direct=off");

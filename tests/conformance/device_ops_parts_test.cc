@@ -77,8 +77,8 @@ constexpr AttentionExtents kHeads{4, 64, 3, 16};
 TESSERA_EVERY_DEVICE_ON(AttentionInParts, InParts<AttentionExtents>, InParts<AttentionExtents>{1, kHeads},
                         InParts<AttentionExtents>{300'000, kHeads});
 
-// The same by cuDNN, which must take it in 16 bits: what it refuses is computed by the plain kernels, and looks right.
-// So do sequences whose length is not a multiple of 128, before cuDNN 9.15.1. Skipped where there is no cuDNN.
+// The same by cuDNN, which must take it in 16 bits: what cuDNN refuses, the plain kernels compute, and a fault of the
+// cuDNN path would not show. Before 9.15.1 cuDNN refuses lengths that are not a multiple of 128.
 class CudnnAttentionInParts : public OpInParts<AttentionExtents> {
   void SetUp() override {
     if (!has_option(name(), kAttention)) GTEST_SKIP() << "the device has no cuDNN";

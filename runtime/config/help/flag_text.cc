@@ -1,4 +1,5 @@
-// The layout of a help. The left column is flag and placeholder; a flag that fills it has its help on the next line:
+// The layout of a help. The left column has the flag and the name of its value; where they fill it, the help is on the
+// next line:
 //
 //       --seq-len N               tokens per sequence; 0: the context length of the
 //                                 model (default 0)

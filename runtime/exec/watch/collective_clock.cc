@@ -18,11 +18,6 @@ constexpr int kGraceShare = 20;
 
 }  // namespace
 
-tsr_status CollectiveClock::count(void* counter, tsr_error*) noexcept {
-  static_cast<std::atomic<uint64_t>*>(counter)->fetch_add(1, std::memory_order_release);
-  return TSR_OK;
-}
-
 void CollectiveClock::begin_run() {
   submitted_.clear();
   num_begun_ = num_ended_ = 0;
@@ -31,11 +26,11 @@ void CollectiveClock::begin_run() {
 
 void CollectiveClock::submit_begin(const RankStream& stream, const tsr_collective& collective) {
   submitted_.push_back(&collective);
-  call(stream.api().host_function, stream.handle, &count, &num_begun_);
+  call(stream.api().host_function, stream.handle, &count_arrival, &num_begun_);
 }
 
 void CollectiveClock::submit_end(const RankStream& stream) {
-  call(stream.api().host_function, stream.handle, &count, &num_ended_);
+  call(stream.api().host_function, stream.handle, &count_arrival, &num_ended_);
 }
 
 void CollectiveClock::check(const std::string& communicator, const void* submit) {

@@ -32,8 +32,6 @@ class CollectiveClock {
   void check(const std::string& communicator, const void* submit);
 
  private:
-  static tsr_status count(void* counter, tsr_error* err) noexcept;
-
   std::atomic<uint64_t> num_begun_{0}, num_ended_{0};  // by the stream's thread
   std::vector<const tsr_collective*> submitted_;
   Stall stall_;  // of the running collective

@@ -21,18 +21,14 @@ ProgressClock::ProgressClock(const Device& device)
     : device_(device),
       actions_of_mark_(device.table<tsr_device_capture>(TSR_DEVICE_CAPTURE) ? kManyActions : kFewActions) {}
 
-tsr_status ProgressClock::count(void* counter, tsr_error*) noexcept {
-  static_cast<std::atomic<uint64_t>*>(counter)->fetch_add(1, std::memory_order_relaxed);
-  return TSR_OK;
-}
-
 void ProgressClock::begin_run() {
   num_passed_ = 0;
   stall_.begin();
 }
 
 void ProgressClock::issued(size_t index, const RankStream& stream) {
-  if ((index + 1) % actions_of_mark_ == 0) call(stream.api().host_function, stream.handle, &count, &num_passed_);
+  if ((index + 1) % actions_of_mark_ == 0)
+    call(stream.api().host_function, stream.handle, &count_arrival, &num_passed_);
 }
 
 void ProgressClock::check(int64_t timeout_ms) {

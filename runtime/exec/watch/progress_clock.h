@@ -28,8 +28,6 @@ class ProgressClock {
   void check(int64_t timeout_ms);
 
  private:
-  static tsr_status count(void* counter, tsr_error* err) noexcept;
-
   const Device& device_;
   const size_t actions_of_mark_;
   std::atomic<uint64_t> num_passed_{0};  // by threads of streams

@@ -75,7 +75,7 @@ class MeasuredStep {
       Interval& step = steps.try_emplace(action.step, own).first->second;
       step = {std::min(step.start, own.start), std::max(step.end, own.end)};
     }
-    // Not the first or the fastest: the step that is drawn stands for the others.
+    // The step whose length is nearest to the mean represents the others; the first is slow, and the fastest is luck.
     const double mean = summarize(trace).mean_step_seconds() * 1e9;
     const auto distance = [&](const auto& step) { return std::abs(step.second.end - step.second.start - mean); };
     const auto nearest = std::ranges::min_element(steps, {}, distance);
