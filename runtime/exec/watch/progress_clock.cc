@@ -10,7 +10,7 @@
 namespace tessera::host {
 namespace {
 
-constexpr size_t kFewActions = 4, kManyActions = 64;
+constexpr size_t kFewActions = 8, kManyActions = 64;
 // More than a collective is given (collective_clock.cc), so that a communicator is blamed for what is its own.
 constexpr std::chrono::milliseconds kGrace(10'000);
 constexpr int kGraceShare = 10;
