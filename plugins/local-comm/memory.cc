@@ -1,7 +1,13 @@
 // Copies are cut into chunks of a megabyte, and sums into chunks that stay in the nearest caches until they are in
-// every result: in place the lines that are written are then there already. Each loop checks between two chunks whether
-// the group has failed: abort() must take effect within two seconds, and a copy of gigabytes takes longer.
+// every result: in place the lines that are written are then there already. Elsewhere a large result is written past
+// the caches, as memcpy does, since an ordinary store first reads its line: a reduce-scatter of two ranks would
+// move a third more bytes. Each loop checks between two chunks whether the group has failed:
+// abort() must take effect within two seconds, and a copy of gigabytes takes longer.
 #include "local-comm/memory.h"
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 #include <algorithm>
 #include <cstring>
@@ -13,6 +19,34 @@ namespace {
 
 constexpr uint64_t kChunkBytes = 1 << 20;
 constexpr uint64_t kChunkElements = 1 << 12;
+constexpr uint64_t kMostElementBytes = 8;
+/// About what a core's own caches hold: of a smaller result the next action finds most there.
+constexpr uint64_t kLargeBytes = 1 << 20;
+
+void write_cached(std::byte* to, const std::byte* from, uint64_t num_bytes) {
+  std::memcpy(to, from, num_bytes);
+}
+
+/// Writes past the caches where the processor can; finish_writes() makes it visible to other threads.
+void write_past_caches(std::byte* to, const std::byte* from, uint64_t num_bytes) {
+#ifdef __SSE2__
+  constexpr uint64_t kLine = 64, kWord = sizeof(__m128i);
+  const uint64_t before = std::min<uint64_t>(num_bytes, -reinterpret_cast<uintptr_t>(to) % kLine);
+  const uint64_t end = num_bytes - (num_bytes - before) % kLine;
+  std::memcpy(to, from, before);
+  for (uint64_t at = before; at < end; at += kWord)
+    _mm_stream_si128(reinterpret_cast<__m128i*>(to + at), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + at)));
+  std::memcpy(to + end, from + end, num_bytes - end);
+#else
+  std::memcpy(to, from, num_bytes);
+#endif
+}
+
+void finish_writes() {
+#ifdef __SSE2__
+  _mm_sfence();
+#endif
+}
 
 }  // namespace
 
@@ -27,15 +61,21 @@ void reduce(const Monitor& monitor, PendingCollective& pending, int rank, uint64
   const Collective& collective = pending.post(rank);
   const uint64_t element_bytes = collective.element_bytes();
   const std::span<const void*> operands = pending.operands_of(rank);
+  const bool is_large = num_elements * element_bytes >= kLargeBytes;
+  alignas(64) std::byte block[kChunkElements * kMostElementBytes];
   for (uint64_t done = 0; done < num_elements && !monitor.has_failed(); done += kChunkElements) {
     for (size_t i = 0; i < operands.size(); ++i)
       operands[i] = pending.posts[i]->send + (begin + done) * element_bytes;
     const uint64_t here = std::min(kChunkElements, num_elements - done);
     std::byte* const first = outs.front() + done * element_bytes;
-    reduce_range(collective.dtype, collective.reduce, operands, first, here);
-    for (std::byte* const out : outs.subspan(1))
-      std::memcpy(out + done * element_bytes, first, here * element_bytes);
+    const bool is_in_place = std::ranges::find(operands, static_cast<const void*>(first)) != operands.end();
+    const auto write = is_large && !is_in_place ? write_past_caches : write_cached;
+    std::byte* const sum = is_large && !is_in_place ? block : first;
+    reduce_range(collective.dtype, collective.reduce, operands, sum, here);
+    for (std::byte* const out : outs)
+      if (out + done * element_bytes != sum) write(out + done * element_bytes, sum, here * element_bytes);
   }
+  finish_writes();
 }
 
 }  // namespace tessera::local

@@ -7,8 +7,8 @@
 //
 // Between ncclGroupStart and ncclGroupEnd NCCL collects the calls and launches them as a whole. All ranks omit the same
 // calls (empty slices), since counts are equal on all ranks. AVG is ncclAvg: each operand times 1/n, rounded, then
-// summed; exact where n is a power of two. A group of one sums: NCCL 2.28.9 left the last element of its average of 4,099
-// float64 unwritten.
+// summed; exact where n is a power of two. A group of one sums: NCCL 2.28.9 left the last element of its average of
+// 4,099 float64 unwritten.
 #include "nccl-comm/enqueue.h"
 
 #include <algorithm>

@@ -22,7 +22,7 @@ struct DebugOptions {
   bool check_memory = false;  ///< fill transient buffers with NaN when they become live, guard the bytes after them
   uint64_t guard_bytes = 0;   ///< the same as the memory planner's
   std::optional<uint64_t> stream_delay;  ///< seed of a random delay (up to 200 us) before every action
-  bool sums_writes = false;  ///< Executable::sum_writes will be called
+  bool sums_writes = false;              ///< Executable::sum_writes will be called
 };
 
 /// Whether steps are captured, and how the ranks agree on it.

@@ -40,7 +40,9 @@ StateCopy::StateCopy(ExecutionContext& context, const Program& program, const Me
                      std::span<const StatePlace> places)
     : context_(context),
       compute_(context.stream(program, TSR_STREAM_COMPUTE).handle),
-      bytes_(context.device(), TSR_MEMORY_HOST, num_bytes_of(program, places)) {
+      timeout_ms_(context.comms().timeout_ms(program)),
+      bytes_(context.device(), TSR_MEMORY_HOST, num_bytes_of(program, places)),
+      progress_(context.device()) {
   if (bytes_.num_bytes()) std::memset(bytes_.at(0), 0, bytes_.num_bytes());
   uint64_t address = 0;
   for (const StatePlace& place : places) {
@@ -71,18 +73,20 @@ void StateCopy::add(const Program& program, const MemoryPlan& memory, const Stat
                           buffer.name});
 }
 
-void StateCopy::add_lane(const Device& device, const char* name, void (StateCopy::*copy)(tsr_stream* stream)) {
+void StateCopy::add_lane(const Device& device, const char* name, void (StateCopy::*copy)(const RankStream& stream)) {
   lanes_.push_back({device, name, copy, make_stream(device, name)});
 }
 
-void StateCopy::copy_memory(tsr_stream* stream) {
-  for (const Source& source : sources_)
-    call(context_.device().api().copy, stream, bytes_.at(source.address), source.pointer, source.num_bytes);
+void StateCopy::copy_memory(const RankStream& stream) {
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    call(stream.api().copy, stream.handle, bytes_.at(sources_[i].address), sources_[i].pointer, sources_[i].num_bytes);
+    progress_.issued(i, stream);
+  }
 }
 
-void StateCopy::copy_files(tsr_stream* stream) {
+void StateCopy::copy_files(const RankStream& stream) {
   for (FileCopy& transfer : transfers_)
-    call(context_.host_device().api().host_function, stream, &FileCopy::run, &transfer);
+    call(stream.api().host_function, stream.handle, &FileCopy::run, &transfer);
 }
 
 void StateCopy::begin() {
@@ -94,10 +98,12 @@ void StateCopy::begin() {
     error_ = nullptr;
   }
   is_under_way_ = true;
+  progress_.begin_run();
   for (Lane& lane : lanes_) {
     if (!lane.stream) lane.stream = make_stream(lane.device, lane.name);
-    (this->*lane.copy)(lane.stream.get());
-    call(lane.device.api().host_function, lane.stream.get(), &StateCopy::end_stream, this);
+    const RankStream stream{&lane.device, lane.stream.get()};
+    (this->*lane.copy)(stream);
+    call(stream.api().host_function, stream.handle, &StateCopy::end_stream, this);
   }
 }
 
@@ -119,13 +125,15 @@ bool StateCopy::is_computing() const {
   return enter(context_.device().api().stream_synchronize, compute_, 0, &ignored) == TSR_IN_PROGRESS;
 }
 
-void StateCopy::wait_for(const tsr_device_interface& api, tsr_stream* stream) {
+void StateCopy::wait_for(const Lane& lane) {
+  const auto synchronize = lane.device.api().stream_synchronize;
   for (tsr_status status = TSR_IN_PROGRESS; status == TSR_IN_PROGRESS;) {
     const bool is_idle = !is_computing();
     const auto start = Clock::now();
     tsr_error err{};
-    status = enter(api.stream_synchronize, stream, kPollMs, &err);
-    if (status != TSR_IN_PROGRESS && status != TSR_OK) check_call(status, err, address_of(api.stream_synchronize));
+    status = enter(synchronize, lane.stream.get(), kPollMs, &err);
+    if (status != TSR_IN_PROGRESS && status != TSR_OK) check_call(status, err, address_of(synchronize));
+    if (lane.copy == &StateCopy::copy_memory) progress_.check(timeout_ms_);
     if (is_idle) waited_ms_ += std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   }
 }
@@ -135,7 +143,7 @@ void StateCopy::finish() {
   std::exception_ptr error;
   for (Lane& lane : lanes_)
     try {
-      if (lane.stream) wait_for(lane.device.api(), lane.stream.get());
+      if (lane.stream) wait_for(lane);
     } catch (...) {
       error = std::current_exception();
       lane.stream.reset();  // waits for its work in flight

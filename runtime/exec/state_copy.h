@@ -11,6 +11,7 @@
 #include "exec/device.h"
 #include "exec/execution_context.h"
 #include "exec/file_transfer.h"
+#include "exec/watch/progress_clock.h"
 #include "program/state_place.h"
 
 namespace tessera::host {
@@ -29,7 +30,8 @@ class StateCopy {
 
   /// Starts to copy, when no program runs and no copy is under way. Does not wait. [control-thread]
   void begin();
-  /// Returns when nothing is copied any more. What the copy failed with is for wait(). [control-thread]
+  /// Returns when nothing is copied any more. What the copy failed with is for wait(). Ends the run if the device
+  /// copies nothing for longer than ProgressClock allows. [control-thread]
   void finish();
   /// The time since begin() that finish() has taken while the device computed nothing. [control-thread]
   double waited_ms() const { return waited_ms_; }
@@ -50,25 +52,27 @@ class StateCopy {
   struct Lane {
     const Device& device;
     const char* name;
-    void (StateCopy::*copy)(tsr_stream* stream);
+    void (StateCopy::*copy)(const RankStream& stream);
     StreamHandle stream = {};  // null after it has failed
   };
 
   void add(const Program& program, const MemoryPlan& memory, const StatePlace& place, uint64_t address);
-  void add_lane(const Device& device, const char* name, void (StateCopy::*copy)(tsr_stream* stream));
-  void copy_memory(tsr_stream* stream);
-  void copy_files(tsr_stream* stream);
+  void add_lane(const Device& device, const char* name, void (StateCopy::*copy)(const RankStream& stream));
+  void copy_memory(const RankStream& stream);
+  void copy_files(const RankStream& stream);
   void end_one(std::exception_ptr error);
-  void wait_for(const tsr_device_interface& api, tsr_stream* stream);
+  void wait_for(const Lane& lane);
   bool is_computing() const;
   static tsr_status end_stream(void* self, tsr_error* err) noexcept;
 
   ExecutionContext& context_;
   tsr_stream* const compute_;
+  const int64_t timeout_ms_;
   Arena bytes_;
   std::vector<Source> sources_;
   std::vector<FileCopy> transfers_;
   std::vector<Lane> lanes_;
+  ProgressClock progress_;  // of what is in memory: reads of files take as long as they take
   bool is_under_way_ = false;
   double waited_ms_ = 0;
   std::mutex mutex_;

@@ -41,10 +41,10 @@ uint64_t bytes_of(const Program& program, const Action& action) {
   return num_bytes;
 }
 
-/// Names the meetings of a rank's actions, in list order.
-class Meetings {
+/// Names the communications that a rank's actions are part of, in list order.
+class CommunicationNames {
  public:
-  explicit Meetings(const Program& program) : program_(program) {}
+  explicit CommunicationNames(const Program& program) : program_(program) {}
 
   std::vector<std::string> of(const Action& action) {
     if (!is_collective(action.kind)) return {};
@@ -54,12 +54,12 @@ class Meetings {
     const std::string channel = concat(program_.streams[action.stream].name, " ", group_text(program_, group), " of ",
                                        *std::ranges::min_element(members));
     if (!is_message(action.kind)) return {numbered(channel)};
-    std::vector<std::string> meetings;
+    std::vector<std::string> communications;
     const int own = program_.mesh->position(group, program_.coordinates);
     for (const Message& message : messages_of(action))
-      meetings.push_back(numbered(
+      communications.push_back(numbered(
           concat(channel, " ", message.is_receive ? message.peer : own, ">", message.is_receive ? own : message.peer)));
-    return meetings;
+    return communications;
   }
 
  private:
@@ -74,7 +74,7 @@ class Meetings {
 StepEvents::StepEvents(const Program& program, int rank) {
   for (const Stream& stream : program.streams)
     streams_.push_back(stream.name);
-  Meetings meetings(program);
+  CommunicationNames names(program);
   for (uint32_t i = 0; i < program.actions.size(); ++i) {
     const Action& action = program.actions[i];
     TracedAction traced;
@@ -87,7 +87,7 @@ StepEvents::StepEvents(const Program& program, int rank) {
     traced.num_bytes = bytes_of(program, action);
     traced.num_operations = is_compute(action.kind) ? num_operations(op_of(program, action)) : 0;
     traced.after = action.dependencies;
-    traced.meetings = meetings.of(action);
+    traced.communications = names.of(action);
     actions_.push_back(std::move(traced));
   }
 }

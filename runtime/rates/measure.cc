@@ -1,6 +1,6 @@
 // What is measured is what a step does: the kernels that the device prepares for the program's own actions, the store
 // that keeps what offload moves, with the options that the job gives. All ranks go through the same parts in one order,
-// and meet where `|` is, since they share cores and memory in a step too:
+// and wait for one another where `|` is, since they share cores and memory in a step too:
 //
 //     self-test | ops, ops of the host, copies | collectives of each group size | ... | files
 //
@@ -44,7 +44,7 @@ std::vector<CollectiveRates> measure_groups(const Job& job, const Program& step,
       member.world_ranks.push_back(first + i);
     CollectiveGroup group(rank.communicator, device, member);
     rates.push_back(measure_collectives(group, step, job.plugins.communicator->name, compute));
-    rank.meet();
+    rank.barrier();
   }
   return rates;
 }
@@ -70,7 +70,7 @@ Rates measure_rates(const Job& job, const RankPrograms& programs, const RatesRan
   const std::unique_ptr<Device> cpu = open_cpu(job, rank, rates.num_threads, host);
   test_device(device, job.config.start_timeout_ms);
   OpBench ops(device, step, OpBench::Where::device);
-  if (rank.num_ranks > 1) rank.meet();
+  if (rank.num_ranks > 1) rank.barrier();
   {
     Progress progress(log, "measuring ops");
     rates.ops = ops.measure(&progress);
@@ -81,7 +81,7 @@ Rates measure_rates(const Job& job, const RankPrograms& programs, const RatesRan
   rates.copies = measure_copies(device, ops.load());
   if (rank.num_ranks > 1) {
     log.info("collectives follow");
-    rank.meet();
+    rank.barrier();
     rates.collectives = measure_groups(job, step, rank, job.staged.collectives ? *cpu : device, ops.load());
   }
   if (job.config.offload_dirs.empty()) return rates;

@@ -23,7 +23,7 @@ struct RatesRank {
   int num_ranks = 1, num_local_ranks = 1;
   std::shared_ptr<KeyValueStore> store;  ///< null: one rank
   CommunicatorSetup communicator;        ///< without an `api`: one rank
-  std::function<void()> meet;            ///< returns when all ranks have called it; not called for one rank
+  std::function<void()> barrier;         ///< returns when all ranks have called it; not called for one rank
 };
 
 /// Measures the ops of the program's step, copies, collectives where there are several ranks, and files where the job

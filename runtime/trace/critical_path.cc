@@ -30,8 +30,8 @@ class PathFinder {
       by_index_[{action->rank, action->action}] = action;
       const TracedAction*& last = last_on_stream[{action->rank, action->stream}];
       before_[action] = std::exchange(last, action);
-      for (const std::string& meeting : action->meetings)
-        meetings_[meeting].push_back(action);
+      for (const std::string& communication : action->communications)
+        communications_[communication].push_back(action);
       if (!first_ || action->begin_ns < first_->begin_ns) first_ = action;
       if (!last_ || action->end_ns > last_->end_ns) last_ = action;
     }
@@ -58,8 +58,8 @@ class PathFinder {
  private:
   const TracedAction* last_to_come(const TracedAction& action) const {
     const TracedAction* latest = &action;
-    for (const std::string& meeting : action.meetings)
-      for (const TracedAction* member : meetings_.at(meeting))
+    for (const std::string& communication : action.communications)
+      for (const TracedAction* member : communications_.at(communication))
         if (member->begin_ns > latest->begin_ns) latest = member;
     return latest;
   }
@@ -75,7 +75,7 @@ class PathFinder {
 
   std::map<std::pair<int, uint32_t>, const TracedAction*> by_index_;
   std::map<const TracedAction*, const TracedAction*> before_;  // on the same stream
-  std::map<std::string_view, std::vector<const TracedAction*>> meetings_;
+  std::map<std::string_view, std::vector<const TracedAction*>> communications_;
   const TracedAction *first_ = nullptr, *last_ = nullptr;
 };
 

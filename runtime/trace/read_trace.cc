@@ -114,9 +114,9 @@ class Reader {
     if (args.contains("operations")) action.num_operations = std::max(0.0, number(args, "operations", 1e30));
     for (const json& before : list(args, "after"))
       action.after.push_back(static_cast<uint32_t>(checked(before, "after", 0, int64_t{action.action} - 1)));
-    for (const json& meeting : list(args, "meets")) {
-      if (!meeting.is_string()) refuse("has a \"meets\" that is not text");
-      action.meetings.push_back(meeting.get<std::string>());
+    for (const json& communication : list(args, "communications")) {
+      if (!communication.is_string()) refuse("has a \"communications\" that is not text");
+      action.communications.push_back(communication.get<std::string>());
     }
     return action;
   }

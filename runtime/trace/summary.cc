@@ -22,12 +22,12 @@ double seconds(int64_t ns) {
   return static_cast<double>(ns) * 1e-9;
 }
 
-/// Of each meeting, when the last of its actions began.
+/// Of each communication, when the last of its actions began.
 std::map<std::string_view, int64_t> last_begins_of(const Actions& actions) {
   std::map<std::string_view, int64_t> last;
   for (const TracedAction* action : actions)
-    for (const std::string& meeting : action->meetings) {
-      int64_t& begin_ns = last.try_emplace(meeting, action->begin_ns).first->second;
+    for (const std::string& communication : action->communications) {
+      int64_t& begin_ns = last.try_emplace(communication, action->begin_ns).first->second;
       begin_ns = std::max(begin_ns, action->begin_ns);
     }
   return last;
@@ -36,8 +36,8 @@ std::map<std::string_view, int64_t> last_begins_of(const Actions& actions) {
 /// A member waits from its own begin to that of the last one to come; the rest of its time is the transfer.
 int64_t waiting_ns(const TracedAction& action, const std::map<std::string_view, int64_t>& last_begins) {
   int64_t begin_ns = action.begin_ns;
-  for (const std::string& meeting : action.meetings)
-    begin_ns = std::max(begin_ns, last_begins.at(meeting));
+  for (const std::string& communication : action.communications)
+    begin_ns = std::max(begin_ns, last_begins.at(communication));
   return std::min(begin_ns, action.end_ns) - action.begin_ns;
 }
 

@@ -25,10 +25,10 @@ struct TracedAction {
   std::string kind;     ///< "forward"
   Work work = Work::compute;
   int64_t begin_ns = 0, end_ns = 0;
-  uint64_t num_bytes = 0;             ///< sent by a collective, else of all operands
-  double num_operations = 0;          ///< of products and attention
-  std::vector<uint32_t> after;        ///< actions of its rank and step that it waits for, beyond its stream's order
-  std::vector<std::string> meetings;  ///< actions of several ranks that share one wait for one another
+  uint64_t num_bytes = 0;       ///< sent by a collective, else of all operands
+  double num_operations = 0;    ///< of products and attention
+  std::vector<uint32_t> after;  ///< actions of its rank and step that it waits for, beyond its stream's order
+  std::vector<std::string> communications;  ///< actions of several ranks that share one wait for one another
 };
 
 struct Trace {

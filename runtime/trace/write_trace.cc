@@ -44,7 +44,7 @@ std::string event_of(const TracedAction& action, int64_t origin_ns) {
   json args = {{"step", action.step}, {"action", action.action}, {"kind", action.kind}, {"bytes", action.num_bytes}};
   if (action.num_operations > 0) args["operations"] = action.num_operations;
   if (!action.after.empty()) args["after"] = action.after;
-  if (!action.meetings.empty()) args["meets"] = action.meetings;
+  if (!action.communications.empty()) args["communications"] = action.communications;
   return concat("{\"ph\":\"X\",\"pid\":", action.rank, ",\"tid\":", action.stream,
                 ",\"ts\":", microseconds(action.begin_ns - origin_ns),
                 ",\"dur\":", microseconds(action.end_ns - action.begin_ns), ",\"name\":", dumped(action.name),

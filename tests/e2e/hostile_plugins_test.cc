@@ -8,6 +8,7 @@
 #include "e2e/hostile.h"
 #include "support/free_port.h"
 #include "support/paths.h"
+#include "support/temp_folder.h"
 
 namespace tessera::testing {
 namespace {
@@ -259,11 +260,16 @@ TEST(HostilePlugin, ThatDoesNotReturnEndsTheRun) {
   });
 }
 
+// At once, since each waits for some ten seconds: work of a step, and the copy of the state beside one.
 TEST(HostilePlugin, WhoseWorkNeverEndsEndsTheRun) {
-  expect_named(
-      run(train_with({"--device=hostile", "--plugin-dir=" + binary_dir("tests/bad_plugins"), "--timeout-ms=500"}),
-          "launch-never-ends"),
-      {"the plugin hostile", "hostile-device.so) has ended none of its work for 10550 ms"}, 1);
+  const TempFolder folder;
+  Parts flags = {"--device=hostile", "--plugin-dir=" + binary_dir("tests/bad_plugins"), "--timeout-ms=500"};
+  const auto launch = start(train_with(flags), "launch-never-ends");
+  flags.insert(flags.end(), {"--save=" + folder.path("saved"), "--save-every=1", "--save-async"});
+  const auto copy = start(train_with(flags), "copy-of-state-never-ends");
+  const Parts text = {"the plugin hostile", "hostile-device.so) has ended none of its work for 10550 ms"};
+  expect_named(launch->wait(), text, 1);
+  expect_named(copy->wait(), text, 1);
 }
 
 TEST(HostilePlugin, ThatBlocksInAbortDoesNotHideTheErrorBefore) {
@@ -274,6 +280,14 @@ TEST(HostilePlugin, ThatBlocksInAbortDoesNotHideTheErrorBefore) {
   expect_named(train_wrapped("abort-crash", kNoFlag, "hostile"),
                {"the cable is unplugged; after that the plugin hostile", "crashed in its function abort (SIGSEGV)"},
                by_signal(11));
+}
+
+// Nor is a device hostile whose optional table is longer than this host knows it.
+TEST(HostilePlugin, WhoseOptionalTableIsOfALaterMinorIsUsed) {
+  const CommandResult longer =
+      run(train_with({"--device=hostile", "--plugin-dir=" + binary_dir("tests/bad_plugins")}), "extension-longer");
+  EXPECT_EQ(longer.exit_code, 0) << longer.err;
+  EXPECT_NE(longer.err.find("3.0 MiB of 7.0 MiB now"), std::string::npos) << longer.err;
 }
 
 // ---- pointers and counts --------------------------------------------------------------------------------------------

@@ -39,8 +39,7 @@ std::map<std::string, std::string> changed_options(const std::string& name) {
   std::map<std::string, std::string> changed;
   for (size_t begin = name.find(':'); begin != name.npos; begin = name.find(',', begin + 1)) {
     const size_t equals = name.find('=', begin);
-    changed[name.substr(begin + 1, equals - begin - 1)] =
-        name.substr(equals + 1, name.find(',', equals) - equals - 1);
+    changed[name.substr(begin + 1, equals - begin - 1)] = name.substr(equals + 1, name.find(',', equals) - equals - 1);
   }
   return changed;
 }

@@ -21,7 +21,8 @@ using tessera::testing::run_op;
 
 /// Ranges that leave gaps, with two weight decays.
 std::vector<tsr_op_range> ranges_of(uint64_t num_elements) {
-  return {{0, num_elements / 2, 0.1, 1}, {num_elements / 2 + 3, num_elements / 4, 0.0, 1}, {num_elements - 1, 1, 0.5, 1}};
+  return {
+      {0, num_elements / 2, 0.1, 1}, {num_elements / 2 + 3, num_elements / 4, 0.0, 1}, {num_elements - 1, 1, 0.5, 1}};
 }
 
 tsr_op with_ranges(tsr_op op, const std::vector<tsr_op_range>& ranges) {

@@ -48,7 +48,7 @@ Trace two_ranks(int64_t step = 3, int64_t origin_ns = 0) {
     if (action.kind == "all_reduce") {
       action.work = Work::communication;
       action.stream = 1;
-      action.meetings = {"comm.dp.gradient dp of 0 #0"};
+      action.communications = {"comm.dp.gradient dp of 0 #0"};
     } else if (action.kind != "optimizer") {
       action.num_operations = 2e6;
     }
@@ -88,9 +88,9 @@ TEST(TraceFile, IsReadBack) {
     for (size_t i = 0; i < read.actions.size(); ++i) {
       const TracedAction &a = read.actions[i], &b = written.actions[i];
       EXPECT_EQ(std::tie(a.rank, a.step, a.action, a.name, a.kind, a.work, a.begin_ns, a.end_ns, a.num_bytes,
-                         a.num_operations, a.after, a.meetings),
+                         a.num_operations, a.after, a.communications),
                 std::tie(b.rank, b.step, b.action, b.name, b.kind, b.work, b.begin_ns, b.end_ns, b.num_bytes,
-                         b.num_operations, b.after, b.meetings));
+                         b.num_operations, b.after, b.communications));
       EXPECT_EQ(read.streams[a.stream], written.streams[b.stream]);
     }
   }
@@ -152,7 +152,7 @@ TEST(TraceFile, HostileFieldsAreRefused) {
       {[](json& e) { e["args"]["action"] = 18446744073709551615u; }, "\"action\""},
       {[](json& e) { e["args"]["after"] = {0}; }, "\"after\""},
       {[](json& e) { e["args"]["after"] = 5; }, "not an array"},
-      {[](json& e) { e["args"]["meets"] = {1}; }, "\"meets\""},
+      {[](json& e) { e["args"]["communications"] = {1}; }, "\"communications\""},
       {[](json& e) { e["args"]["kind"] = json::object(); }, "\"kind\" that is not text"},
       {[](json& e) { e["name"] = 7; }, "\"name\" that is not text"},
   };
@@ -190,7 +190,7 @@ TEST(CriticalPath, GoesThroughTheRankThatComesLast) {
 TEST(CriticalPath, EndsForAnyActions) {
   Trace trace = two_ranks();
   for (TracedAction& action : trace.actions) {
-    action.meetings = {"all of them"};
+    action.communications = {"all of them"};
     action.begin_ns = 5;
     action.end_ns = 5;
   }

@@ -8,12 +8,12 @@
 //     a collective          wait for its turn; write the header; barrier; compare all headers
 //                           for each part that fits into a slot: write the own slot; barrier; read all slots; barrier
 //
-// At a barrier a member raises its own `arrived` and waits for those of the others, so a time-out can name the ranks that
-// are missing.
-// Collectives of several streams take their turns by ticket, which is the order of submission and the same on all
-// ranks. Sums are canonical (canonical_sum.hpp), so runs have the bits of every other canonical communicator. Cost:
-// each rank writes its operand once and reads all n. A rank that was killed is found at the time-out. ALL_TO_ALL and
-// messages are left out, and caps says so: data-parallel strategies need neither, pipelines do.
+// At a barrier a member raises its own `arrived` and waits for those of the others, so a time-out can name the ranks
+// that are missing. Collectives of several streams take their turns by ticket, which is the order of submission and the
+// same on all ranks. Sums are canonical (canonical_sum.hpp), so runs have the bits of every other canonical
+// communicator. Cost: each rank writes its operand once and reads all n. A rank that was killed is found at the
+// time-out. ALL_TO_ALL and messages are left out, and caps says so: data-parallel strategies need neither, pipelines
+// do.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -105,7 +105,7 @@ class ChunkReducer {
       : operation_(operation), c_(operation.collective()), slices_(std::move(slices)), peers_(operation.peers()) {}
 
   void run() {
-    meet();
+    exchange_headers();
     send_operands();
     if (gathers()) receive_results();
     reduce_own_slice();
@@ -124,7 +124,7 @@ class ChunkReducer {
   uint64_t own_bytes() const { return slices_.num_bytes(operation_.rank()); }
   std::byte* own_result() const { return c_.recv + (gathers() ? slices_.begin(operation_.rank()) : 0); }
 
-  void meet() {
+  void exchange_headers() {
     if (std::ranges::any_of(peers_, [this](int peer) { return operation_.signals(peer); })) offer();
     for (const int peer : peers_) {
       if (operation_.signals(peer)) {

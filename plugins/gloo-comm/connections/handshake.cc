@@ -38,7 +38,11 @@ Secret random_secret() {
 }
 
 Handshake::Handshake(const GroupKey& group, Descriptor socket, int own)
-    : group_(group), socket_(std::move(socket)), own_(own), state_(State::kAwaitHello), server_nonce_(random_secret()) {}
+    : group_(group),
+      socket_(std::move(socket)),
+      own_(own),
+      state_(State::kAwaitHello),
+      server_nonce_(random_secret()) {}
 
 Handshake::Handshake(const GroupKey& group, Descriptor socket, int own, int peer)
     : group_(group),
@@ -127,7 +131,7 @@ Handshake::Result Handshake::step() {
   const State before = state_;
   const bool is_member = before == State::kAwaitHello    ? on_hello()
                          : before == State::kAwaitAnswer ? on_answer()
-                                                        : on_proof();
+                                                         : on_proof();
   if (!is_member) return Result::kRejected;
   return state_ == State::kDone ? Result::kAccepted : Result::kPending;
 }

@@ -46,9 +46,9 @@ void measure_as_rank(const JobPlan& planned, const ParsedFlags& flags, const Ran
   RatesRank rank{info.rank, info.local_rank, job.mesh.num_ranks(), info.num_local_ranks, info.store, {}, {}};
   if (rank.num_ranks > 1) {
     rank.communicator = communicator_setup(job, info, host);
-    int num_meetings = 0;
-    rank.meet = [&job, &info, &log, num_meetings]() mutable {
-      barrier(info, job.mesh.num_ranks(), concat("reach part ", ++num_meetings, " of the measurement"),
+    int num_barriers = 0;
+    rank.barrier = [&job, &info, &log, num_barriers]() mutable {
+      barrier(info, job.mesh.num_ranks(), concat("reach part ", ++num_barriers, " of the measurement"),
               job.config.start_timeout_ms, log);
     };
   }

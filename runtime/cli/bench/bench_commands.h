@@ -3,11 +3,13 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/command_line.h"
 #include "config/plugin_flag.h"
 #include "rates/rates.h"
+#include "tessera/core.h"
 
 namespace tessera::host {
 
@@ -23,6 +25,11 @@ const CommandSyntax& bench_disk_syntax();
 inline constexpr CommandFlag kPluginDirFlag{"plugin-dir", "FOLDER", "search this folder for plugins too"};
 inline constexpr CommandFlag kRatesFlag{"rates", "FILE", "also write the results for plan --rates to this file"};
 inline constexpr CommandFlag kOverwriteFlag{"overwrite", "", "let --rates replace a file that tessera did not write"};
+
+struct NamedDtype {
+  std::string_view name;
+  tsr_dtype dtype;
+};
 
 /// Removes `--plugin.option=value` and `--plugin.option value` from the arguments and returns them.
 std::vector<PluginFlag> take_plugin_flags(std::vector<std::string>& arguments);

@@ -55,10 +55,6 @@ constexpr int64_t kTestMs = 60'000;
 constexpr int64_t kManyElements = 1 << 22;  // 16 MiB of float32
 constexpr int kLaunches = 1000;
 
-struct NamedDtype {
-  const char* name;
-  tsr_dtype dtype;
-};
 constexpr NamedDtype kDtypes[] = {{"float32", TSR_F32}, {"bf16", TSR_BF16}, {"fp16", TSR_F16}};
 
 struct DeviceBench {

@@ -16,10 +16,6 @@
 
 namespace tessera::host {
 
-struct NamedDtype {
-  std::string_view name;
-  tsr_dtype dtype;
-};
 struct NamedReduce {
   std::string_view name;
   uint32_t reduce;

@@ -1,10 +1,10 @@
-// A mark is a timestamp of the device, or a host function where it has none, as of streams of the host beside a GPU. They
-// add two operations per action, only in runs that are recorded:
+// A mark is a timestamp of the device, or a host function where it has none, as of streams of the host beside a GPU.
+// They add two operations per action, only in runs that are recorded:
 //
 //     stream     wait ... | mark begin | the action | mark end | record
 //
-// Host functions would do on a GPU too, but hold a stream up for some 30 us each: the steps of GPT-2 124M took 1.6 times as
-// long with them.
+// Host functions would do on a GPU too, but hold a stream up for some 30 us each: the steps of GPT-2 124M took 1.6
+// times as long with them.
 //
 // An action's time includes neither its waits for other streams nor the checks of --debug-memory. That of a
 // collective includes its wait for the other ranks.
@@ -30,9 +30,7 @@ int64_t monotonic_ns() {
 }
 
 StepMarks::StepMarks(const Device& device, size_t num_actions)
-    : device_(device),
-      num_actions_(num_actions),
-      api_(device.table<tsr_device_timestamps>(TSR_DEVICE_TIMESTAMPS)) {
+    : device_(device), num_actions_(num_actions), api_(device.table<tsr_device_timestamps>(TSR_DEVICE_TIMESTAMPS)) {
   if (api_) timestamps_ = made_by<tsr_timestamps>(api_->create, device.handle(), 2 * num_actions);
 }
 

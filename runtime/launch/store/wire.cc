@@ -1,6 +1,6 @@
 // Frames as bytes, and the proofs of the handshake, by OpenSSL.
-// Structs are sent byte for byte. They have no padding, since every field is 8 bytes long or an array of bytes, and both
-// sides are little-endian (wire.h asserts it).
+// Structs are sent byte for byte. They have no padding, since every field is 8 bytes long or an array of bytes, and
+// both sides are little-endian (wire.h asserts it).
 
 #include "launch/store/wire.h"
 

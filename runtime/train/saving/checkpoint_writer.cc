@@ -1,4 +1,4 @@
-// A save is three meetings of the ranks in the job's store; each ends with the first error of any rank, or none.
+// A save has three parts. After each, the ranks agree in the job's store on the first error of any rank, or none.
 //
 //     rank 0: make the folder | all: write and sync a file, and rank-R.json, its description | rank 0: put these
 //     together, check them, write index.json, rename, name it

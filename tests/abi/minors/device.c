@@ -2,6 +2,7 @@
  * ops it has COPY and SCALE. For tests of versions: it reads every struct and fills every table of the kind. */
 #include <stdlib.h>
 #include <tessera/device.h>
+#include <tessera/device_timestamps.h>
 #include <tessera/helpers.h>
 
 #define NAME "at-once"
@@ -168,7 +169,7 @@ static tsr_status launch(tsr_kernel* kernel, tsr_stream* stream, void* const* po
   return TSR_OK;
 }
 
-/* An optional table too. */
+/* Optional tables too. Here time is what was written so far. */
 static tsr_status memory_of_device(tsr_device* device, uint64_t* total_bytes, uint64_t* used_bytes, tsr_error* err) {
   (void)device, (void)err;
   *total_bytes = 1 << 20;
@@ -176,7 +177,43 @@ static tsr_status memory_of_device(tsr_device* device, uint64_t* total_bytes, ui
   return TSR_OK;
 }
 static const tsr_device_memory_info kMemoryInfo = {.struct_size = sizeof kMemoryInfo, .query = memory_of_device};
+
+struct tsr_timestamps {
+  uint64_t count;
+  int64_t now;
+  int64_t times_ns[];
+};
+static tsr_status timestamps_create(tsr_device* device, uint64_t count, tsr_timestamps** timestamps, tsr_error* err) {
+  (void)device, (void)err;
+  *timestamps = made(sizeof **timestamps + count * sizeof *(*timestamps)->times_ns);
+  (*timestamps)->count = count;
+  return TSR_OK;
+}
+static void timestamps_destroy(tsr_timestamps* timestamps) {
+  free(timestamps);
+}
+static tsr_status timestamps_write(tsr_timestamps* timestamps, tsr_stream* stream, uint64_t index, tsr_error* err) {
+  (void)stream;
+  if (index >= timestamps->count) return fail(err, TSR_E_INVALID_ARGUMENT, "write: the index is not less than count");
+  timestamps->times_ns[index] = ++timestamps->now;
+  return TSR_OK;
+}
+static tsr_status timestamps_read(tsr_timestamps* timestamps, int64_t* times_ns, tsr_error* err) {
+  (void)err;
+  const uint64_t num_bytes = timestamps->count * sizeof *times_ns;
+  memcpy(times_ns, timestamps->times_ns, num_bytes);
+  memset(timestamps->times_ns, 0, num_bytes);
+  return TSR_OK;
+}
+static const tsr_device_timestamps kTimestamps = {
+    .struct_size = sizeof kTimestamps,
+    .create = timestamps_create,
+    .destroy = timestamps_destroy,
+    .write = timestamps_write,
+    .read = timestamps_read,
+};
 static const void* get_extension(tsr_str id) {
+  if (tsr_equals(id, TSR_DEVICE_TIMESTAMPS)) return &kTimestamps;
   return tsr_equals(id, TSR_DEVICE_MEMORY_INFO) ? &kMemoryInfo : NULL;
 }
 

@@ -5,6 +5,7 @@
 
 #include "plugin_on_host.h"
 #include "tessera/communicator.h"
+#include "tessera/device_timestamps.h"
 
 namespace tessera::minors {
 
@@ -41,6 +42,36 @@ class OpenDevice {
   tsr_stream* stream = nullptr;
   float* memory = nullptr;
 };
+
+/// One of the device's optional tables, null when it has none; `floor` is its size in the oldest minor with the table.
+template <class Table>
+inline const Table* optional_table(const OpenDevice& open, const char* id, uint64_t floor) {
+  const auto* table = static_cast<const Table*>(open.table.get_extension(text_of(id)));
+  if (table && (table->struct_size < floor || table->reserved != 0))
+    stop(id, "the table is short, or reserved is not 0");
+  return table;
+}
+
+inline void drive_optional_tables(const OpenDevice& open) {
+  if (const auto* info = optional_table<tsr_device_memory_info>(open, TSR_DEVICE_MEMORY_INFO,
+                                                                TSR_END_OF(tsr_device_memory_info, query))) {
+    uint64_t total_bytes = 0, used_bytes = 0;
+    call("query", info->query, open.device, &total_bytes, &used_bytes);
+    std::printf("%d bytes of %d\n", static_cast<int>(used_bytes), static_cast<int>(total_bytes));
+  }
+  if (const auto* table =
+          optional_table<tsr_device_timestamps>(open, TSR_DEVICE_TIMESTAMPS, TSR_END_OF(tsr_device_timestamps, read))) {
+    tsr_timestamps* timestamps = nullptr;
+    call("create", table->create, open.device, uint64_t{2}, &timestamps);
+    call("write", table->write, timestamps, open.stream, uint64_t{1});
+    tsr_error err{};
+    std::printf("past the end: %d\n", table->write(timestamps, open.stream, 2, &err));
+    int64_t times_ns[] = {-1, -1};
+    call("read", table->read, timestamps, times_ns);
+    std::printf("times %d %d\n", times_ns[0] > 0, times_ns[1] > 0);
+    table->destroy(timestamps);
+  }
+}
 
 inline void drive_device(const Plugin& plugin) {
   const OpenDevice open(plugin);
@@ -82,6 +113,7 @@ inline void drive_device(const Plugin& plugin) {
   tsr_error err{};
   num_slots = 4;
   std::printf("an unknown op: %d\n", open.table.describe(&op, slots, &num_slots, &err));
+  drive_optional_tables(open);
 }
 
 inline void drive_communicator(const Plugin& plugin, const char* device_path) {
