@@ -60,7 +60,7 @@ std::vector<FlagText> none() {
   return {};
 }
 
-constexpr Command kCommands[] = {
+constexpr Subcommand kCommands[] = {
     {"train", "", "train a model", train_command, of_set<FlagSet::train>},
     {"eval", "FOLDER", "evaluate a model on data", eval_command, of_set<FlagSet::eval>},
     {"generate", "FOLDER", "continue a text with a model", run<generate_command>, of_syntax<generate_syntax>},
@@ -86,19 +86,19 @@ constexpr Command kCommands[] = {
 
 }  // namespace
 
-std::span<const Command> commands() {
+std::span<const Subcommand> commands() {
   return kCommands;
 }
 
 std::string commands_help() {
-  const auto left = [](const Command& command) {
+  const auto left = [](const Subcommand& command) {
     return concat("  ", command.name, command.operands.empty() ? "" : " ", command.operands);
   };
   size_t width = 0;
-  for (const Command& command : kCommands)
+  for (const Subcommand& command : kCommands)
     width = std::max(width, left(command).size());
   std::string text = "usage: tessera COMMAND [flags]\n\n";
-  for (const Command& command : kCommands)
+  for (const Subcommand& command : kCommands)
     text += concat(left(command), std::string(width + 2 - left(command).size(), ' '),
                    wrapped(command.what, kHelpColumns, static_cast<int>(width) + 2), "\n");
   return text +

@@ -10,7 +10,7 @@
 
 namespace tessera::host {
 
-struct Command {
+struct Subcommand {
   std::string_view name;
   std::string_view operands;  ///< the words after it; "list|info NAME": the first is one of these
   std::string_view what;      ///< for one line of the help
@@ -20,7 +20,7 @@ struct Command {
 };
 
 /// In the order of the help.
-std::span<const Command> commands();
+std::span<const Subcommand> commands();
 
 /// `tessera --help`.
 std::string commands_help();

@@ -37,7 +37,7 @@ Choices choices_of(std::string_view value) {
 }
 
 /// The first of a command's words.
-Choices first_word(const Command& command) {
+Choices first_word(const Subcommand& command) {
   return choices_of(std::string_view(command.operands).substr(0, command.operands.find(' ')));
 }
 
@@ -50,7 +50,7 @@ std::string replaced(std::string_view text, char what, std::string_view by) {
 
 std::string names_of_commands() {
   std::string names;
-  for (const Command& command : commands())
+  for (const Subcommand& command : commands())
     names += concat(names.empty() ? "" : " ", command.name);
   return names;
 }
@@ -68,7 +68,7 @@ std::string bash_completion() {
   std::string text(kBashHead), flags;
   text += concat("  if [ \"$COMP_CWORD\" = 1 ]; then\n    COMPREPLY=($(compgen -W '", names_of_commands(),
                  " --help --version' -- \"$word\"))\n    return\n  fi\n  case \"$command $before\" in\n");
-  for (const Command& command : commands()) {
+  for (const Subcommand& command : commands()) {
     flags += concat("    ", command.name, ") words='", first_word(command).words, "' flags='");
     for (const FlagText& flag : command.flags()) {
       flags += concat("--", flag.name, " ");
@@ -108,12 +108,12 @@ std::string zsh_completion() {
   std::string text =
       "#compdef tessera\n# zsh completion, written by `tessera completion zsh`\n_tessera() {\n"
       "  if (( CURRENT == 2 )); then\n    local -a commands\n    commands=(\n";
-  for (const Command& command : commands())
+  for (const Subcommand& command : commands())
     text += concat("      '", command.name, ":", zsh_quoted(command.what), "'\n");
   text +=
       "    )\n    _describe command commands\n    return\n  fi\n  local command=$words[2]\n  shift words\n"
       "  (( CURRENT-- ))\n  case $command in\n";
-  for (const Command& command : commands()) {
+  for (const Subcommand& command : commands()) {
     text += concat("    ", command.name, ") _arguments");
     for (const FlagText& flag : command.flags()) {
       const std::string value = flag.value.empty() ? "" : zsh_action(flag.value, choices_of(flag.value));
@@ -139,7 +139,7 @@ std::string page_head(const std::string& name, std::string_view what) {
                 roff(what), "\n");
 }
 
-std::string manual_of(const Command& command) {
+std::string manual_of(const Subcommand& command) {
   std::string text = page_head(concat("tessera-", command.name), command.what);
   text += concat(".SH SYNOPSIS\n\\fBtessera ", command.name, "\\fR ", roff(command.operands),
                  command.flags().empty() ? "" : " [flags]", "\n");
@@ -158,7 +158,7 @@ std::string manual_of(const Command& command) {
 std::string manual_of_all() {
   std::string text = page_head("tessera", "trains models on many ranks");
   text += ".SH SYNOPSIS\n.B tessera\nCOMMAND [flags]\n.SH COMMANDS\n";
-  for (const Command& command : commands())
+  for (const Subcommand& command : commands())
     text += concat(".TP\n\\fB", command.name, "\\fR ", roff(command.operands), "\n", roff(command.what), "; ",
                    roff(concat("tessera-", command.name)), "(1)\n");
   return text + ".SH EXIT STATUS\n0 success, 1 the run failed, 2 wrong usage, 128 + N ended by signal N\n";
@@ -176,7 +176,7 @@ int completion_command(std::span<const std::string> arguments) {
 
 int manual_command(std::span<const std::string> arguments) {
   const std::string name = arguments.empty() ? "tessera" : arguments[0];
-  const auto command = std::ranges::find(commands(), name, &Command::name);
+  const auto command = std::ranges::find(commands(), name, &Subcommand::name);
   if (arguments.size() > 1 || (name != "tessera" && command == commands().end()))
     throw UsageError("tessera manual prints the page of one command; give its name, or none for the page of tessera");
   std::cout << (name == "tessera" ? manual_of_all() : manual_of(*command));

@@ -44,7 +44,7 @@ constexpr std::array kLater = {"check", "simulate", "coordinator", "worker"};
 [[noreturn]] void refuse_command(const std::string& command) {
   std::vector<std::string> known;
   std::string list;
-  for (const Command& one : commands()) {
+  for (const Subcommand& one : commands()) {
     if (!known.empty() && known.back() == one.name) continue;
     known.emplace_back(one.name);
     list += concat(list.empty() ? "" : ", ", one.name);
@@ -71,7 +71,7 @@ int run_command(const std::vector<std::string>& argv) {
     std::cout << version_text();
     return 0;
   }
-  const auto command = std::ranges::find(commands(), name, &Command::name);
+  const auto command = std::ranges::find(commands(), name, &Subcommand::name);
   if (command == commands().end()) refuse_command(name);
   return command->run(std::span(argv).subspan(2), argv);
 }

@@ -50,7 +50,7 @@ size_t atom_at(std::span<const uint64_t> bounds, uint64_t offset) {
 
 class StayFinder {
  public:
-  StayFinder(const StepTimes& step, const LeavesOfItem& leaves) : step_(step), leaves_(leaves) {}
+  StayFinder(const VisitedStep& step, const LeavesOfItem& leaves) : step_(step), leaves_(leaves) {}
 
   Stays run(const Buffer& item, std::span<const Access> accesses) {
     is_transient_ = !item.persistent;
@@ -105,7 +105,7 @@ class StayFinder {
       visit(atom);
   }
 
-  const StepTimes& step_;
+  const VisitedStep& step_;
   const LeavesOfItem& leaves_;
   bool is_transient_ = false;
   Stays result_;
@@ -125,7 +125,7 @@ void Stays::for_each_atom(const Stay& stay, const std::function<void(size_t, con
       visit(atom, access);
 }
 
-Stays stays_of(const StepTimes& step, const Buffer& item, std::span<const Access> accesses,
+Stays stays_of(const VisitedStep& step, const Buffer& item, std::span<const Access> accesses,
                const LeavesOfItem& leaves) {
   return StayFinder(step, leaves).run(item, accesses);
 }

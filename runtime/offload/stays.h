@@ -50,13 +50,14 @@ struct Stays {
 };
 
 /// What all items have in common. `visit_of` is by action; `on_host` are indices of actions.
-struct StepTimes {
+struct VisitedStep {
   const Program& program;
   std::span<const uint32_t> visit_of;
   const std::set<size_t>& on_host;
 };
 
 /// `accesses`: all of the item's, in list order. Pure.
-Stays stays_of(const StepTimes& step, const Buffer& item, std::span<const Access> accesses, const LeavesOfItem& leaves);
+Stays stays_of(const VisitedStep& step, const Buffer& item, std::span<const Access> accesses,
+               const LeavesOfItem& leaves);
 
 }  // namespace tessera::host

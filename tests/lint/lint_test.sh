@@ -69,6 +69,13 @@ refused 'a plugin that includes the host' 'plugins/ddp/ddp.h:1 includes base/; a
 put runtime/cli/main.cc 'namespace tessera {}'
 refused 'a name of the host outside its namespace' "runtime/cli/main.cc:1: namespace tessera {}: the host's names are in tessera::host"
 
+put runtime/base/log.h 'namespace tessera::host {' 'struct Line {' '};' '}  // namespace tessera::host'
+put runtime/cli/main.cc 'namespace tessera::host {' 'class Line final : public Text {' '};' '}  // namespace tessera::host'
+refused 'a type that two files define' 'runtime/cli/main.cc: defines tessera::host::Line, as runtime/base/log.h does'
+put runtime/base/log.h 'namespace tessera::host {' 'struct Line {' '};' '}  // namespace tessera::host'
+put runtime/cli/main.cc 'namespace tessera::host {' 'namespace {' 'struct Line {' '};' '}  // namespace' 'struct Line;' '}  // namespace tessera::host'
+accepted 'a type of one file alone that has the name of another'
+
 put runtime/cli/main.cc 'const char* name = "ddp";'
 refused 'the host names a plugin' 'runtime/cli/main.cc:1 names a plugin'
 

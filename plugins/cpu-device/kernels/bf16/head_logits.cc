@@ -35,7 +35,7 @@ class Forward : public Kernel {
   }
 
  private:
-  const HeadShape shape_;
+  const LmHeadShape shape_;
   const uint64_t num_tokens_;  // of the vocabulary here; columns beyond are padding
   const int num_threads_;
   const TiledProduct product_;
@@ -92,7 +92,7 @@ class Backward : public Kernel {
     });
   }
 
-  const HeadShape shape_;
+  const LmHeadShape shape_;
   const int num_threads_;
   const Operand table_, input_, logits_gradient_, input_gradient_, table_gradient_, rounded_, sums_;
   std::optional<TiledProduct> to_input_, to_table_;
@@ -101,7 +101,7 @@ class Backward : public Kernel {
 SlotList describe(const tsr_op& op) {
   SlotList slots = op::segment_slots(op);
   if (op.phase == TSR_PHASE_FORWARD) return slots;
-  const HeadShape shape(op);
+  const LmHeadShape shape(op);
   slots.push_back(op::workspace(kRounded, shape.rows * shape.vocabulary, TSR_BF16));
   if (has_input_half(op.phase))
     slots.push_back(op::workspace(kSums, tile_scratch_elements({shape.rows, shape.columns})));

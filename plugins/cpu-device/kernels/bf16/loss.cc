@@ -23,8 +23,9 @@ namespace {
 
 constexpr uint64_t kMostTokens = 256;  // of a chunk: a block fits a second-level cache
 
-struct Shape : HeadShape {
-  explicit Shape(const tsr_op& op) : HeadShape(op), chunk(std::min(kMostTokens, loss_chunk_length(rows, vocabulary))) {}
+struct Shape : LmHeadShape {
+  explicit Shape(const tsr_op& op)
+      : LmHeadShape(op), chunk(std::min(kMostTokens, loss_chunk_length(rows, vocabulary))) {}
 
   uint64_t chunk;  // tokens at once
 };

@@ -26,7 +26,7 @@ class Forward : public Kernel {
   }
 
  private:
-  const HeadShape shape_;
+  const LmHeadShape shape_;
   const uint64_t num_tokens_;  // of the vocabulary here; columns beyond are padding
   const Head head_;
   const Operand table_, input_, logits_, row_max_;
@@ -52,7 +52,7 @@ class Backward : public Kernel {
   }
 
  private:
-  const HeadShape shape_;
+  const LmHeadShape shape_;
   const Head head_;
   const Operand table_, input_, logits_gradient_, input_gradient_, table_gradient_;
 };

@@ -32,7 +32,8 @@ void Head::table_gradient(uint64_t num_rows, const float* dlogits, const float* 
          num_threads);
 }
 
-void find_row_maxima(const HeadShape& shape, uint64_t num_tokens, const float* logits, float* maxima, int num_threads) {
+void find_row_maxima(const LmHeadShape& shape, uint64_t num_tokens, const float* logits, float* maxima,
+                     int num_threads) {
   const auto row_max = TESSERA_SIMD_CHOOSE(row_max);
   parallel_for(num_threads, shape.rows, row_grain(shape.vocabulary), [&](uint64_t begin, uint64_t end, int) {
     for (uint64_t n = begin; n < end; ++n)

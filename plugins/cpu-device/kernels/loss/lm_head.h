@@ -12,8 +12,8 @@ namespace tessera::cpu {
 uint64_t loss_chunk_length(uint64_t rows, uint64_t vocabulary);
 
 /// x[rows,C] times the table[V,C] of the vocabulary, or of this rank's part of it.
-struct HeadShape {
-  explicit HeadShape(const tsr_op& op)
+struct LmHeadShape {
+  explicit LmHeadShape(const tsr_op& op)
       : rows(num_rows(op)), columns(extent(op, TSR_DIM_EMBED)), vocabulary(extent(op, TSR_DIM_VOCAB)) {}
 
   uint64_t rows, columns, vocabulary;
@@ -31,6 +31,7 @@ struct Head {
 };
 
 /// maxima[n], the largest of the first num_tokens logits of row n.
-void find_row_maxima(const HeadShape& shape, uint64_t num_tokens, const float* logits, float* maxima, int num_threads);
+void find_row_maxima(const LmHeadShape& shape, uint64_t num_tokens, const float* logits, float* maxima,
+                     int num_threads);
 
 }  // namespace tessera::cpu

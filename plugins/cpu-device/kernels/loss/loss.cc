@@ -20,8 +20,8 @@
 namespace tessera::cpu {
 namespace {
 
-struct Shape : HeadShape {
-  explicit Shape(const tsr_op& op) : HeadShape(op), chunk(loss_chunk_length(rows, vocabulary)) {}
+struct Shape : LmHeadShape {
+  explicit Shape(const tsr_op& op) : LmHeadShape(op), chunk(loss_chunk_length(rows, vocabulary)) {}
 
   uint64_t chunk;  // tokens at once
 };
