@@ -50,7 +50,7 @@ const std::vector<Kind>& kinds() {
       {"optimizer_state_file", {"1", "3"}, {"--offload=optimizer-state", "--optimizer-state.to=file"}},
       {"stream_host", {"1", "4"}, {"--offload=stream", "--stream.update=host"}},
       {"stream_file", {"2", "8"}, {"--offload=stream", "--stream.to=file"}},
-      {"fit_host", {"1", "3"}, {"--offload=fit"}},
+      {"fit_host", {"1", "3", "8"}, {"--offload=fit"}},
       {"fit_file", {"2", "4"}, {"--offload=fit", "--fit.to=file"}}};
   return all;
 }
@@ -178,7 +178,7 @@ CheckpointMatrix::Side CheckpointMatrix::side(const Space::Row& row, const std::
 
 /// Two thirds of what the run needs without offload, or more where that cannot be.
 Values CheckpointMatrix::limit_for(const Side& side, const std::string& setting) const {
-  Values flags = flags_of({"ddp", side.comm, side.num_ranks}, setting);
+  Values flags = flags_of(side, setting);
   const Values strategy = flags_by_ranks(side.kind, side.num_ranks);
   flags.insert(flags.end(), strategy.begin(), strategy.end());
   const auto planned = [&](const Values& more) -> uint64_t {
