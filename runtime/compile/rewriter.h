@@ -1,5 +1,5 @@
 // Edits a private copy of a program, as the entries of the edit table ask. Internal to compile/. Implemented in
-// rewriter.cc, and for edits that replace homes in rewriter_homes.cc.
+// rewriter.cc; edits that replace homes in rewriter_homes.cc, those that split a backward in rewriter_split.cc.
 #pragma once
 
 #include <list>

@@ -29,8 +29,6 @@
 namespace tessera::host {
 namespace {
 
-constexpr uint32_t kDestination = TSR_SLOT(TSR_ROLE_DESTINATION, 0);
-
 /// Position after the last action that writes or adds to the range, or -1 if none does.
 ptrdiff_t after_last_writer(const Program& program, const Binding& range) {
   for (size_t i = program.actions.size(); i-- > 0;)

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "program/text_words.h"
+
 namespace tessera::host {
 namespace {
 
@@ -93,9 +95,9 @@ std::string range_text(const Buffer& buffer, uint64_t begin, uint64_t end) {
 }
 
 std::string slot_text(const Program& program, const Action& action, uint32_t slot) {
-  static constexpr const char* kRoles[] = {"?", "p", "g", "i", "o", "di", "do", "s", "c", "w", "src", "dst", "x", "st"};
   const uint32_t role = TSR_SLOT_ROLE(slot), index = TSR_SLOT_INDEX(slot);
-  const std::string text = (role < std::size(kRoles) ? kRoles[role] : "?") + std::to_string(index);
+  const bool is_known = role > 0 && role < std::size(kSlotRoles);
+  const std::string text = std::string(is_known ? kSlotRoles[role] : "?") + std::to_string(index);
   if (!is_compute(action.kind) || !is_index(action.segment, program.model->segments)) return text;
   const std::vector<int>* names = names_of(program.model->segments[action.segment], role);
   if (!names || index >= names->size()) return text;
