@@ -86,9 +86,9 @@ TEST(HostileCall, ThatChangesTheProcessIsNamed) {
 TEST(HostileCall, ThatMeansToEndTheProcessLaterDoesNot) {
   const CommandResult good = train_wrapped("", "--log-level=info", "hostile");
   ASSERT_EQ(good.exit_code, 0) << good.err;
-  std::vector<std::string> faults = {"submit-timer", "submit-cancel", "submit-environment"};
+  std::vector<std::string> faults = {"step-timer", "step-cancel", "step-environment"};
 #ifndef TESSERA_IS_SANITIZED  // the end of the process is that of the C library, which does wait
-  faults.push_back("submit-hold-output");
+  faults.push_back("step-hold-output");
 #endif
   for (const std::string& fault : faults) {
     const CommandResult run = train_wrapped(fault, "--log-level=info", "hostile");

@@ -272,12 +272,13 @@ static tsr_status create(const tsr_comm_create_args* args, tsr_comm** comm, tsr_
   return status;
 }
 static tsr_status submit(tsr_comm* comm, const tsr_collective* collective, tsr_error* err) {
+  const int is_of_step = collective->kind == TSR_COLL_ALL_REDUCE && collective->label.len != strlen("self-test");
   faults_at("submit");
+  if (is_of_step) faults_at("step");
   if (is_fault("submit", "forge-and-kill")) kill(getpid(), SIGKILL);
   if (is_fault("submit", "silent")) return TSR_E_UNKNOWN;
   if (is_fault("submit", "nothing")) return TSR_OK;
   if (is_fault("work", "hang")) return device->host_function(collective->stream, never_end, NULL, err);
-  const int is_of_step = collective->kind == TSR_COLL_ALL_REDUCE && collective->label.len != strlen("self-test");
   if (is_fault("work", "hang-in-step") && is_of_step)
     return device->host_function(collective->stream, never_end, NULL, err);
   if (fault_at("result")[0]) return submit_spoilt(comm, collective, err);
