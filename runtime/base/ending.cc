@@ -53,7 +53,7 @@ SharedEndings::~SharedEndings() {
 
 void end_process(int exit_code) {
   host_ends_process = true;
-  ending->is_told = true;
+  ending->is_told = ::fcntl(STDERR_FILENO, F_GETFD) >= 0;  // a plugin may have closed it
   ::_exit(exit_code);
 }
 

@@ -23,7 +23,9 @@
 #include "compile/declared_layout.h"
 #include "config/default_plugins.h"
 #include "config/usage_error.h"
+#include "guard/known_functions.h"
 #include "guard/plugin_calls.h"
+#include "guard/process_state.h"
 #include "passes/dce.h"
 #include "passes/divergence.h"
 #include "passes/recompute.h"
@@ -42,7 +44,10 @@ uint32_t num_variants(const Mesh& mesh, std::span<const StrategyOnAxis> order) {
   const StrategyOnAxis* alternating = nullptr;
   for (const StrategyOnAxis& strategy : order) {
     if (!TSR_HAS_FN(strategy.interface, tsr_strategy_interface, num_variants)) continue;
+    ProcessState before;
     const uint32_t own = enter(strategy.interface->num_variants, strategy.instance);
+    if (const std::string change = before.restore(); !change.empty())
+      throw_change(address_of(strategy.interface->num_variants), change, "");
     if (own > kMaxVariants)
       throw Error(TSR_E_INVALID_ARGUMENT,
                   concat("strategy ", strategy.name, " on axis ", mesh.axes()[strategy.axis].name, " asks for ", own,

@@ -10,6 +10,9 @@
 #include <span>
 #include <thread>
 
+#include "base/concat.h"
+#include "guard/known_functions.h"
+#include "guard/plugin_calls.h"
 #include "storage/block_sums.h"
 #include "tessera/error.hpp"
 #include "tessera/half.hpp"
@@ -71,7 +74,11 @@ tsr_status WriteSum::take(void* self, tsr_error*) noexcept {
 tsr_status StrategyCall::run(void* self, tsr_error* err) noexcept {
   const StrategyCall& c = *static_cast<const StrategyCall*>(self);
   try {
-    return enter(c.strategy->interface->call, c.strategy->instance, &c.call, err);
+    const auto call = c.strategy->interface->call;
+    const tsr_status status = enter(call, c.strategy->instance, &c.call, err);
+    if (status <= TSR_OK) return status;
+    throw Error(TSR_E_INTERNAL, concat(call_text(address_of(call)), " returned ", status,
+                                       "; only TSR_OK and errors, which are negative, end a CALL"));
   } catch (const Error& e) {  // what has escaped from it
     fill_error(err, e.code(), "host", e.what());
     return e.code();

@@ -4,6 +4,8 @@
 #include "exec/device.h"
 
 #include <array>
+#include <map>
+#include <mutex>
 #include <utility>
 
 #include "base/concat.h"
@@ -113,6 +115,37 @@ KernelHandle make_kernel(const Device& device, const tsr_op& op, std::span<const
   return {made_by<tsr_kernel>(device.api().prepare, device.handle(), &op, slots.data(), slots.size()), {&device.api()}};
 }
 
+namespace {
+
+/// The memory of all arenas of the process. Devices have one address space with the host and with one another, as a
+/// pointer tells where its memory is (CUDA's unified addressing).
+class Allocations {
+ public:
+  /// False: some of it is in one of them.
+  bool add(const void* base, uint64_t num_bytes) {
+    const std::lock_guard lock(mutex_);
+    const auto begin = reinterpret_cast<uintptr_t>(base);
+    const auto above = ends_.upper_bound(begin);  // the first that ends after it begins
+    if (above != ends_.end() && above->second < begin + num_bytes) return false;
+    ends_[begin + num_bytes] = begin;
+    return true;
+  }
+  void remove(const void* base, uint64_t num_bytes) {
+    const std::lock_guard lock(mutex_);
+    ends_.erase(reinterpret_cast<uintptr_t>(base) + num_bytes);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<uintptr_t, uintptr_t> ends_;  // end -> begin; guarded by mutex_
+};
+Allocations& allocations() {
+  static Allocations all;
+  return all;
+}
+
+}  // namespace
+
 Arena::Arena(const Device& device, uint32_t memory, uint64_t num_bytes)
     : device_(device), memory_(memory), num_bytes_(num_bytes) {
   if (!num_bytes) return;
@@ -124,6 +157,7 @@ Arena::Arena(const Device& device, uint32_t memory, uint64_t num_bytes)
     refuse(concat("memory that is not ", kMemoryAlignment, "-aligned"));
   if (memory == TSR_MEMORY_HOST && !is_writable(base_, num_bytes))
     refuse(concat("host memory that is not ", num_bytes, " bytes long or that the host cannot write to"));
+  if (!allocations().add(base_, num_bytes)) refuse("memory that it has returned before, and that is still in use");
 }
 Arena::Arena(Arena&& other) noexcept
     : device_(other.device_),
@@ -131,7 +165,9 @@ Arena::Arena(Arena&& other) noexcept
       num_bytes_(other.num_bytes_),
       base_(std::exchange(other.base_, nullptr)) {}
 Arena::~Arena() {
-  if (base_) end_with(device_.api().release, device_.handle(), memory_, base_);
+  if (!base_) return;
+  allocations().remove(base_, num_bytes_);
+  end_with(device_.api().release, device_.handle(), memory_, base_);
 }
 
 }  // namespace tessera::host

@@ -153,6 +153,7 @@ void Executable::issue_all(const Cancelled& cancelled, StepMarks* marks, Progres
     issue(i, marks);
     if (progress) progress->issued(i, commands_.list[i]->stream);
   }
+  if (progress) progress->issued_all(commands_.streams);
 }
 
 void Executable::call_before_writing(std::span<const StatePlace> places, std::function<void()> before) {

@@ -1,6 +1,7 @@
 // The kernel empties the page in a child, however it was forked (MADV_WIPEONFORK), so one load tells host and copy
-// apart after every call; asking for the process's number would be a system call. Only vfork, whose child shares the
-// memory of the host, goes unnoticed.
+// apart after every call; asking for the process's number would be a system call. Only the child of
+// vfork shares the memory of the host: ProcessState asks for the number too, and what a call of a step does goes
+// unnoticed.
 //
 // Copies inherit the writing end of a pipe, which closes when they execute a program or end. So the host learns from
 // which function a copy has returned and, at the end of the program, whether any copy is still running.

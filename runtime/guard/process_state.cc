@@ -56,8 +56,15 @@ std::optional<mode_t> creation_mask() {
 
 }  // namespace
 
+PathState::PathState() : creation_mask_(creation_mask()) {
+  if (char* const path = ::getcwd(nullptr, 0); path) {
+    if (::stat(path, &folder_status_) == 0) folder_ = path;
+    std::free(path);
+  }
+}
+
 ProcessState::ProcessState()
-    : computing_(computing_now()), c_locale_(std::setlocale(LC_ALL, nullptr)), creation_mask_(creation_mask()) {
+    : process_(::getpid()), computing_(computing_now()), c_locale_(std::setlocale(LC_ALL, nullptr)) {
   know_this_thread();  // it has its stack for handlers from then on
   for (int signal = 1; signal < NSIG; ++signal)
     ::sigaction(signal, nullptr, &signals_[signal]);
@@ -67,10 +74,6 @@ ProcessState::ProcessState()
     ::getitimer(kTimers[i], &timers_[i]);
   for (size_t i = 0; i < limits_.size(); ++i)
     ::getrlimit(static_cast<__rlimit_resource_t>(i), &limits_[i]);
-  if (char* const path = ::getcwd(nullptr, 0); path) {
-    if (::stat(path, &folder_status_) == 0) folder_ = path;
-    std::free(path);
-  }
   for (int file = 0; file < kNumFiles; ++file) {
     ::fstat(file, &file_status_[file]);
     files_[file] = has_room_for_copies() ? ::fcntl(file, F_DUPFD_CLOEXEC, kNumFiles) : -1;
@@ -83,11 +86,12 @@ ProcessState::~ProcessState() {
 }
 
 std::string ProcessState::restore() {
+  if (::getpid() != process_) end_copy();  // a child of vfork has the host's memory, and with it the host's mark
   std::string changes;
-  for (const auto part : {&ProcessState::restore_computing, &ProcessState::restore_signals, &ProcessState::restore_mask,
-                          &ProcessState::restore_handler_stack, &ProcessState::restore_timers,
-                          &ProcessState::restore_limits, &ProcessState::restore_locale, &ProcessState::restore_folder,
-                          &ProcessState::restore_files, &ProcessState::restore_creation_mask}) {
+  for (const auto part :
+       {&ProcessState::restore_computing, &ProcessState::restore_signals, &ProcessState::restore_mask,
+        &ProcessState::restore_handler_stack, &ProcessState::restore_timers, &ProcessState::restore_limits,
+        &ProcessState::restore_locale, &ProcessState::restore_paths, &ProcessState::restore_files}) {
     const std::string change = (this->*part)();
     if (!change.empty()) changes += concat(changes.empty() ? "" : ", and ", change);
   }
@@ -164,7 +168,13 @@ std::string ProcessState::restore_locale() {
   return change;
 }
 
-std::string ProcessState::restore_folder() {
+std::string PathState::restore() {
+  std::string changes = restore_folder();
+  const std::string mask = restore_creation_mask();
+  return concat(changes, changes.empty() || mask.empty() ? "" : ", and ", mask);
+}
+
+std::string PathState::restore_folder() {
   struct stat now {};
   if (folder_.empty() || (::stat(".", &now) == 0 && is_same(now, folder_status_))) return "";
   if (::chdir(folder_.c_str()) != 0) return "changes the current folder, which cannot be restored; it must not";
@@ -186,7 +196,7 @@ std::string ProcessState::restore_files() {
   return changes.empty() ? "" : changes + "; a plugin writes to the host's log";
 }
 
-std::string ProcessState::restore_creation_mask() {
+std::string PathState::restore_creation_mask() {
   const std::optional<mode_t> now = creation_mask();
   if (!now || !creation_mask_ || now == creation_mask_) return "";
   ::umask(*creation_mask_);

@@ -18,12 +18,28 @@ namespace tessera::host {
 
 inline constexpr const char* kClosesFiles = "closes files of the host; a plugin closes what it has opened itself";
 
+/// What paths and new files depend on: the current folder, and the permissions of files (umask), when it was made.
+class PathState {
+ public:
+  PathState();
+  /// As ProcessState::restore().
+  std::string restore();
+
+ private:
+  std::string restore_folder();
+  std::string restore_creation_mask();
+
+  std::string folder_;  ///< its path; empty if it has none
+  struct stat folder_status_ {};
+  std::optional<mode_t> creation_mask_;
+};
+
 /// The state when it was made:
 ///   - how this thread computes: rounding, and whether denormals are flushed to zero, which changes results silently
 ///   - what signals do, which of them this thread blocks, and the stack of its handlers
 ///   - timers that end the process, and its limits
 ///   - the locale, in which numbers are written and read
-///   - the current folder
+///   - the current folder, and the permissions of new files
 ///   - which files are standard input, output and error
 /// Takes and compares in about 20 us. [control-thread]
 class ProcessState {
@@ -45,11 +61,11 @@ class ProcessState {
   std::string restore_timers();
   std::string restore_limits();
   std::string restore_locale();
-  std::string restore_folder();
+  std::string restore_paths() { return paths_.restore(); }
   std::string restore_files();
-  std::string restore_creation_mask();
 
   static constexpr int kNumFiles = 3;
+  const pid_t process_;
   uint64_t computing_;
   std::array<struct sigaction, NSIG> signals_{};
   sigset_t mask_;
@@ -59,11 +75,9 @@ class ProcessState {
   std::array<rlimit, RLIM_NLIMITS> limits_{};
   std::string c_locale_;
   std::locale locale_;
-  std::string folder_;  ///< its path; empty if it has none
-  struct stat folder_status_ {};
+  PathState paths_;
   std::array<int, kNumFiles> files_;  ///< copies, or -1
   std::array<struct stat, kNumFiles> file_status_{};
-  std::optional<mode_t> creation_mask_;
 };
 
 /// "the plugin fsdp (...) in its function create CHANGE".

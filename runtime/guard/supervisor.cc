@@ -102,14 +102,16 @@ int exit_code_for(const ChildEnd& end) {
   if (WIFEXITED(status)) {
     const int code = WEXITSTATUS(status);
     if (code == 0 ? ending->has_finished : ending->is_told) return code;
-    print_error(concat("a plugin has ended the process of the run with exit code ", code, " before the run was done"));
+    print_error(concat("a plugin has ended the process of the run with exit code ", code,
+                       " before the run was done, or has closed its standard error"));
     return code == 0 ? 1 : code;
   }
   const int signal = WTERMSIG(status);
   const bool needs_no_words = end.was_asked || signal == SIGPIPE || signal == SIGQUIT;
+  const char* const name = ::sigabbrev_np(signal);  // real-time signals have none
   if (!needs_no_words && !ending->is_told)
-    print_error(concat("the process of the run was killed by signal ", signal, " (SIG", ::sigabbrev_np(signal),
-                       "): by a plugin, by hand, or by the system for want of memory"));
+    print_error(concat("the process of the run was killed by signal ", signal, name ? concat(" (SIG", name, ")") : "",
+                       ": by a plugin, by hand, or by the system for want of memory"));
   const rlimit no_second_core{};
   ::setrlimit(RLIMIT_CORE, &no_second_core);
   end_by_signal(signal, false);

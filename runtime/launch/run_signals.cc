@@ -9,10 +9,14 @@
 
 #include "launch/run_signals.h"
 
+#include <unistd.h>
+
 #include <array>
 #include <cstring>
 
 #include "base/concat.h"
+#include "base/ending.h"
+#include "base/log.h"
 #include "base/small_thread.h"
 #include "launch/process_setup.h"
 #include "tessera/error.hpp"
@@ -47,8 +51,17 @@ RunSignals::~RunSignals() {
 }
 
 void RunSignals::receive() {
-  while (!is_over_)
-    if (const int signal = sigwaitinfo(&wanted_, nullptr); signal > 0 && signal != kWake) take(signal);
+  siginfo_t info{};
+  while (!is_over_) {
+    const int signal = sigwaitinfo(&wanted_, &info);
+    if (signal <= 0 || signal == kWake) continue;
+    if (info.si_code == SI_TIMER || info.si_pid == ::getpid()) {
+      print_error(concat("this process has sent SIG", ::sigabbrev_np(signal), " to itself (raise, kill or a timer), ",
+                         "which only a plugin can have done, so the run ends"));
+      end_process(1);
+    }
+    take(signal);
+  }
 }
 
 void RunSignals::take(int signal) {

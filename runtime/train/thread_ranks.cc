@@ -1,11 +1,15 @@
 // --comm local: ranks are threads that share one store. A rank that fails closes the store, which wakes all ranks that
 // wait in it; those that wait in a collective poll `cancelled` once a second, and what creates communicators is
-// cancelled. The errors of the others are consequences and must not mask the cause, so all are collected and the root
-// cause is thrown (launch/failure.h).
+// cancelled. A thread whose rank is done must end: a destructor of a plugin's thread-local data may not return, and has
+// kDestructorTime, after which the process ends. The errors of the others are consequences and must not mask the cause,
+// so all are collected and the root cause is thrown (launch/failure.h).
 
 #include "train/thread_ranks.h"
 
 #include <atomic>
+#include <chrono>
+#include <future>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <system_error>
@@ -13,6 +17,7 @@
 #include <vector>
 
 #include "base/concat.h"
+#include "guard/call_watch.h"
 #include "launch/failure.h"
 #include "launch/memory_store.h"
 #include "tessera/error.hpp"
@@ -22,6 +27,34 @@
 namespace tessera::host {
 
 namespace {
+
+constexpr std::chrono::seconds kDestructorTime(10);
+
+/// A rank's thread, and the end of its rank, after which come only destructors of thread-local data.
+struct RankThread {
+  explicit RankThread(std::function<void()> run)
+      : task(std::move(run)), end(task.get_future()), thread(std::ref(task)) {}
+  std::packaged_task<void()> task;
+  std::future<void> end;
+  std::thread thread;
+};
+
+void join(std::vector<std::unique_ptr<RankThread>>& ranks) {
+  for (const auto& rank : ranks)
+    rank->end.wait();
+  std::promise<void> joined;
+  std::thread joiner([&] {
+    for (const auto& rank : ranks)
+      rank->thread.join();
+    joined.set_value();
+  });
+  if (joined.get_future().wait_for(kDestructorTime) == std::future_status::timeout)
+    end_run(concat("the thread of a rank has not ended within ", kDestructorTime.count(),
+                   " seconds of its rank's end, ",
+                   "so the run ends: a destructor of thread-local data (pthread_key_create, thread_local) of a plugin ",
+                   "or one of its libraries does not return"));
+  joiner.join();
+}
 
 /// Collects failures; the first ends the other ranks. Functions are [any-thread].
 class Failures {
@@ -64,11 +97,11 @@ void run_thread_ranks(int num_ranks, const std::function<void(const RankInfo& in
     }
   };
   std::optional<Error> cannot_start;
-  std::vector<std::thread> threads;
+  std::vector<std::unique_ptr<RankThread>> threads;
   try {
     // Rank 0 runs on the calling thread: a run of one rank starts no thread, which is simpler to debug.
     for (int rank = 1; rank < num_ranks; ++rank)
-      threads.emplace_back(run, rank);
+      threads.push_back(std::make_unique<RankThread>([&run, rank] { run(rank); }));
     run(0);
   } catch (const std::system_error& error) {
     cannot_start = Error(TSR_E_RESOURCE_EXHAUSTED,
@@ -76,8 +109,7 @@ void run_thread_ranks(int num_ranks, const std::function<void(const RankInfo& in
                                 "; start fewer ranks, or raise ulimit -u"));
     failures.add(0, *cannot_start);
   }
-  for (std::thread& thread : threads)
-    thread.join();
+  join(threads);
   if (cannot_start) throw *cannot_start;  // ranks that did start only failed because of it
   failures.throw_cause(num_ranks);
 }

@@ -72,6 +72,7 @@ TEST(SelfTest, FindsACommunicatorWhoseCollectivesAreWrong) {
     std::string fault, strategy, sentence;
   };
   const Case cases[] = {
+      {"result-integers", "ddp", "gave a wrong sum of int64 over 2 ranks"},
       {"result-order", "fsdp", "gave 17 instead of 8 as number 1 of the memory of all_gather over 2 ranks"},
       {"result-range", "fsdp", "gave 0 instead of -7 as number 4 of the memory of all_gather over 2 ranks"},
       {"result-own-part", "fsdp", "gave 0 instead of 8 as number 1 of the memory of all_gather over 2 ranks"},

@@ -1,6 +1,7 @@
 // Plugins that leave damage after a call: a changed floating-point state, a second process.
 #include "e2e/hostile.h"
 #include "support/paths.h"
+#include "support/temp_folder.h"
 
 namespace tessera::testing {
 namespace {
@@ -97,6 +98,35 @@ TEST(HostileCall, ThatMeansToEndTheProcessLaterDoesNot) {
   }
 }
 
+// What a step changes of the process is looked for where files are written; the way in which a stream's thread computes
+// at each mark of the clocks (exec/watch).
+TEST(HostileCall, ThatChangesWhatAStepDependsOnEndsTheRun) {
+  const TempFolder folder;
+  const Parts flags = {"--nproc=2",      "--comm=hostile", "--plugin-dir=" + binary_dir("tests/bad_plugins"),
+                       "--strategy=ddp", "--save-every=1", "--save=" + folder.path("saved")};
+  const std::string path = "in a step a plugin changes ";
+  expect_named(run(train_with(flags), "step-folder"), {path + "the current folder"}, 1);
+  expect_named(run(train_with(flags), "step-umask"), {path + "the permissions of files"}, 1);
+  expect_named(run(train_with(flags), "step-send-term"), {"has sent SIGTERM to itself", "only a plugin"}, 1);
+#if defined(__x86_64__)
+  expect_named(train_wrapped("work-rounding", kNoFlag, "hostile"),
+               {"work of a plugin on a stream", "changes how floating-point numbers are computed there"}, 1);
+#endif
+}
+
+TEST(HostileCall, ThatKeepsItsThreadFromEndingEndsTheRun) {
+  for (const char* place : {"submit", "create"})
+    expect_named(train_wrapped(std::string(place) + "-thread-data", kNoFlag, "hostile"),
+                 {"the thread of a rank has not ended", "a destructor of thread-local data"}, 1);
+}
+
+TEST(HostileCall, ThatClosesAllFilesIsToldByTheParent) {
+#ifndef TESSERA_IS_SANITIZED
+  expect_named(train_wrapped("step-close-all", kNoFlag, "hostile"), {"or has closed its standard error"});
+#endif
+  expect_named(train_threads("lower-kill-in-real-time"), {"was killed by signal 64: by a plugin, by hand"}, 128 + 64);
+}
+
 TEST(HostileCall, ThatCrashesWhereNothingIsKnownIsNamed) {
   const std::string own_thread = "crashed on a thread of its own (SIGABRT)";
   expect_named(train_threads("lower-throwing-thread"), {kHostile, own_thread}, by_signal(6));
@@ -115,6 +145,8 @@ TEST(HostileCall, ThatCrashesWhereNothingIsKnownIsNamed) {
 // Two ranks use one object at the same time, so it refuses the second's stream or crashes.
 TEST(HostileCall, ThatReturnsOneObjectTwiceIsNamed) {
   expect_named(train_wrapped("create-twice", kNoFlag, "hostile"), {"hostile-comm.so"});
+  expect_named(train_wrapped("allocate-twice", "--device=hostile"),
+               {"in its function allocate returned memory that it has returned before"}, 1);
   expect_named(start_wrapped("stream-twice", "--device=hostile", "local", kPatienceMs, 2'000)->wait(),
                {"hostile-device.so"});
 }

@@ -76,7 +76,7 @@ class ExecutableTest : public ::testing::TestWithParam<std::string> {
   StepResult step(std::function<void(std::span<const tsr_tensor_view>)> body, bool check_memory = false) {
     Caller caller(std::move(body));
     Strategy& strategy = caller;
-    const StrategyOnAxis on_axis{"caller", 0, &Table::kInterface, reinterpret_cast<tsr_strategy*>(&strategy)};
+    const StrategyOnAxis on_axis{"caller", 0, &interface_, reinterpret_cast<tsr_strategy*>(&strategy)};
     const uint64_t guard_bytes = check_memory ? kBufferAlignment : 0;
     StepConfig shape;
     shape.beta1 = 0.5, shape.beta2 = 0.75, shape.epsilon = 0.125, shape.weight_decay = 0.25;
@@ -107,6 +107,7 @@ class ExecutableTest : public ::testing::TestWithParam<std::string> {
     return runtime.run_step(0, 1e-3, 1, {&batch, 1});
   }
 
+  tsr_strategy_interface interface_ = Table::kInterface;
   MemoryKv store_;
   tsr_host host_ = store_.host();
   const tsr_device_interface& device_ = load_plugin<tsr_device_interface>(GetParam(), TSR_DEVICE_INTERFACE);
@@ -162,6 +163,11 @@ TEST_P(ExecutableTest, ACallRunsOnceAStepWithItsBuffer) {
 TEST_P(ExecutableTest, AFailedCallEndsTheStepWithItsError) {
   expect_error([&] { step([](auto) { throw Error(TSR_E_DATA_LOSS, "the call failed"); }); },
                {"caller", "the call failed"});
+}
+
+TEST_P(ExecutableTest, ACallThatReturnsNeitherOkNorAnErrorEndsTheStep) {
+  interface_.call = [](tsr_strategy*, const tsr_call*, tsr_error*) noexcept -> tsr_status { return TSR_IN_PROGRESS; };
+  expect_error([&] { step([](auto) {}); }, {"returned 1", "only TSR_OK and errors"});
 }
 
 TEST_P(ExecutableTest, FreshMemoryIsNotANumberInDebugMode) {

@@ -181,6 +181,29 @@ Probe sum_probe(int member, int num_members, bool sends, bool exchanges) {
   return probe;
 }
 
+Probe integer_sum_probe(int member, int num_members) {
+  constexpr int64_t kNumElements = 3, kBothHalves = 0x1'3000'0001;
+  const auto count = [](int m) { return int64_t{m % 97 + 1}; };
+  int64_t counts = 0;
+  for (int m = 0; m < num_members; ++m)
+    counts += count(m);
+  const auto bits_of = [](int64_t factor) {
+    std::vector<float> bits(2 * kNumElements);
+    for (int64_t i = 0; i < kNumElements; ++i) {
+      const int64_t number = factor * (i + 1) * kBothHalves;
+      std::memcpy(&bits[static_cast<size_t>(2 * i)], &number, sizeof number);
+    }
+    return bits;
+  };
+  Probe probe = make(TSR_COLL_ALL_REDUCE, "all_reduce of int64", kNumElements);
+  probe.collective.dtype = TSR_I64;
+  probe.collective.reduce = TSR_REDUCE_SUM;
+  probe.before = bits_of(count(member));
+  probe.after = bits_of(counts);
+  probe.send = probe.recv = 0;
+  return probe;
+}
+
 Probe probe_of(uint32_t kind, int member, int num_members) {
   switch (kind) {
     case TSR_COLL_ALL_GATHER:

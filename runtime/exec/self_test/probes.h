@@ -26,6 +26,10 @@ struct Probe {
 Probe sum_probe(int member, int num_members, bool sends, bool exchanges);
 inline constexpr uint64_t kSumSends = 4, kSumExchanges = 5, kSumFirstOrdered = 6;
 
+/// The sum of three int64 over all members, in place, as that of a loss or of squares. The block holds their bits; no
+/// half of one is a NaN for fewer than 2^23 members.
+Probe integer_sum_probe(int member, int num_members);
+
 /// The probe of a kind in which all members take part (TSR_COLL_*). Parts have unequal lengths, which reveals a wrong
 /// order or an ignored range. In place where the kind allows it. An empty name: the kind has no probe.
 Probe probe_of(uint32_t kind, int member, int num_members);

@@ -31,6 +31,7 @@ struct Use {
   RankStream stream;
   int member, num_members;
   std::set<uint32_t> kinds;  // TSR_COLL_*
+  bool sums_integers = false;
   bool sends() const { return kinds.contains(TSR_COLL_SEND) || kinds.contains(TSR_COLL_RECV); }
   bool exchanges() const { return kinds.contains(TSR_COLL_EXCHANGE); }
 };
@@ -73,8 +74,7 @@ class ProbeRun {
     for (uint64_t i = 0; i < std::min<uint64_t>(block_.size(), num_compared); ++i)
       if (!std::isnan(probe_.after[i]) && block_[i] != probe_.after[i])
         throw Error(TSR_E_INTERNAL,
-                    sentence(concat("gave ", block_[i], " instead of ", probe_.after[i], " as ", text(i), " over ",
-                                    use_.num_members, " ranks, and reported no error")));
+                    sentence(concat(difference(i), " over ", use_.num_members, " ranks, and reported no error")));
   }
 
   float result(uint64_t i) const { return block_[i]; }
@@ -95,6 +95,11 @@ class ProbeRun {
       end_run(sentence(concat("has not ended ", probe_.name, " over ", use_.num_members, " ranks within ", timeout_ms,
                               " ms, and reported no error")));
     if (status != TSR_OK) check_call(status, err, address_of(synchronize));
+  }
+
+  std::string difference(uint64_t i) const {
+    if (probe_.collective.dtype == TSR_I64) return "gave a wrong sum of int64";
+    return concat("gave ", block_[i], " instead of ", probe_.after[i], " as ", text(i));
   }
 
   std::string text(uint64_t element) const {
@@ -127,7 +132,9 @@ std::vector<Use> uses_of(ExecutionContext& context, std::span<const Program* con
                                                              program->mesh->position(group, program->coordinates),
                                                              program->mesh->num_members(group),
                                                              {}});
-      use->second.kinds.insert(collective_of(*program, action).kind);
+      const tsr_collective collective = collective_of(*program, action);
+      use->second.kinds.insert(collective.kind);
+      use->second.sums_integers |= collective.kind == TSR_COLL_ALL_REDUCE && collective.dtype == TSR_I64;
     }
   std::vector<Use> uses;
   for (Communicator* comm : context.comms().all())
@@ -144,6 +151,7 @@ std::vector<Probe> other_probes(const Use& use, bool sends, bool exchanges) {
   if (sends)
     for (Probe probe : message_probes(use.member, use.num_members))
       probes.push_back(std::move(probe));
+  if (use.sums_integers) probes.push_back(integer_sum_probe(use.member, use.num_members));
   if (exchanges) probes.push_back(probe_of(TSR_COLL_EXCHANGE, use.member, use.num_members));
   return probes;
 }

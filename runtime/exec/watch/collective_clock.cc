@@ -20,21 +20,22 @@ constexpr int kGraceShare = 20;
 
 void CollectiveClock::begin_run() {
   submitted_.clear();
-  num_begun_ = num_ended_ = 0;
+  begun_.begin();
+  ended_.begin();
   stall_.begin();
 }
 
 void CollectiveClock::submit_begin(const RankStream& stream, const tsr_collective& collective) {
   submitted_.push_back(&collective);
-  call(stream.api().host_function, stream.handle, &count_arrival, &num_begun_);
+  call(stream.api().host_function, stream.handle, &Arrivals::arrive, &begun_);
 }
 
 void CollectiveClock::submit_end(const RankStream& stream) {
-  call(stream.api().host_function, stream.handle, &count_arrival, &num_ended_);
+  call(stream.api().host_function, stream.handle, &Arrivals::arrive, &ended_);
 }
 
 void CollectiveClock::check(const std::string& communicator, const void* submit) {
-  const uint64_t num_ended = num_ended_.load(std::memory_order_acquire), num_begun = num_begun_;
+  const uint64_t num_ended = ended_.count.load(std::memory_order_acquire), num_begun = begun_.count;
   const bool is_at_work = num_begun > num_ended && num_begun <= submitted_.size();
   if (!is_at_work) return stall_.begin();
   const tsr_collective& c = *submitted_[num_begun - 1];

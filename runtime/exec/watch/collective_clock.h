@@ -1,12 +1,12 @@
 // Collectives that never end.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "exec/device.h"
+#include "exec/watch/arrivals.h"
 #include "exec/watch/stall.h"
 #include "tessera/communicator.h"
 
@@ -32,7 +32,7 @@ class CollectiveClock {
   void check(const std::string& communicator, const void* submit);
 
  private:
-  std::atomic<uint64_t> num_begun_{0}, num_ended_{0};  // by the stream's thread
+  Arrivals begun_, ended_;  // by the stream's thread
   std::vector<const tsr_collective*> submitted_;
   Stall stall_;  // of the running collective
 };

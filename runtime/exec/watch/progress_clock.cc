@@ -19,21 +19,28 @@ constexpr int kGraceShare = 10;
 
 ProgressClock::ProgressClock(const Device& device)
     : device_(device),
-      actions_of_mark_(device.table<tsr_device_capture>(TSR_DEVICE_CAPTURE) ? kManyActions : kFewActions) {}
+      actions_of_mark_(device.table<tsr_device_capture>(TSR_DEVICE_CAPTURE) ? kManyActions : kFewActions) {
+  passed_.compares = actions_of_mark_ == kFewActions;
+}
 
 void ProgressClock::begin_run() {
-  num_passed_ = 0;
+  passed_.begin();
   stall_.begin();
 }
 
 void ProgressClock::issued(size_t index, const RankStream& stream) {
-  if ((index + 1) % actions_of_mark_ == 0)
-    call(stream.api().host_function, stream.handle, &count_arrival, &num_passed_);
+  if ((index + 1) % actions_of_mark_ == 0) call(stream.api().host_function, stream.handle, &Arrivals::arrive, &passed_);
+}
+
+void ProgressClock::issued_all(std::span<const RankStream> streams) {
+  if (!passed_.compares) return;
+  for (const RankStream& stream : streams)
+    call(stream.api().host_function, stream.handle, &Arrivals::arrive, &passed_);
 }
 
 void ProgressClock::check(int64_t timeout_ms) {
   const std::chrono::milliseconds timeout(timeout_ms), limit = timeout + timeout / kGraceShare + kGrace;
-  if (stall_.look(num_passed_) <= limit) return;
+  if (stall_.look(passed_.count) <= limit) return;
   end_run(
       concat(plugin_text(address_of(device_.api().launch)), " has ended none of its work for ", limit.count(),
              " ms, ten seconds and a tenth more than the time-out (--timeout-ms), and reported no error, so the run ",

@@ -1,10 +1,11 @@
 // Work of a device that never ends.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
+#include <span>
 
 #include "exec/device.h"
+#include "exec/watch/arrivals.h"
 #include "exec/watch/stall.h"
 
 namespace tessera::host {
@@ -23,6 +24,8 @@ class ProgressClock {
   void begin_run();
   /// Action `index` has been issued to the stream.
   void issued(size_t index, const RankStream& stream);
+  /// All actions have been issued, to these streams: those of a CPU get a last mark.
+  void issued_all(std::span<const RankStream> streams);
   /// Streams are busy. Ends the run, blaming the device, if none of them has come to a mark for the time-out, a tenth
   /// and ten seconds. Call it often (Stall).
   void check(int64_t timeout_ms);
@@ -30,7 +33,7 @@ class ProgressClock {
  private:
   const Device& device_;
   const size_t actions_of_mark_;
-  std::atomic<uint64_t> num_passed_{0};  // by threads of streams
+  Arrivals passed_;  // by threads of streams
   Stall stall_;
 };
 

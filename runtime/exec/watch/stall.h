@@ -2,19 +2,10 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 
-#include "tessera/core.h"
-
 namespace tessera::host {
-
-/// A host function: its stream has come here. `counter` is a std::atomic<uint64_t>.
-inline tsr_status count_arrival(void* counter, tsr_error*) noexcept {
-  static_cast<std::atomic<uint64_t>*>(counter)->fetch_add(1, std::memory_order_release);
-  return TSR_OK;
-}
 
 /// For how long a count has stayed the same, of the time in which this process ran. Look often: more than a second
 /// since the last look counts as one second, since the process may have been stopped.

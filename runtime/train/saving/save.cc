@@ -101,7 +101,14 @@ RunState CheckpointSaver::complete(RunState state, std::optional<double> best_lo
   return state;
 }
 
+/// The state of the process is not compared in steps, but where files are written it matters.
+void CheckpointSaver::check_paths() {
+  if (const std::string change = paths_.restore(); !change.empty())
+    throw Error(TSR_E_FAILED_PRECONDITION, concat("in a step a plugin ", change));
+}
+
 void CheckpointSaver::save(RunState state, std::optional<double> best_loss) {
+  check_paths();
   wait_for_previous(state.step);
   const auto start = Clock::now();
   state = complete(state, best_loss);
@@ -112,6 +119,7 @@ void CheckpointSaver::save(RunState state, std::optional<double> best_loss) {
 }
 
 std::string CheckpointSaver::save_last(RunState state, std::optional<double> best_loss) {
+  check_paths();
   finish(false);
   const SaveMetrics metrics = write_now(complete(state, best_loss), best_loss.has_value(), Clock::now());
   report(metrics, true);

@@ -102,6 +102,15 @@ static inline void faults_limit_files(void) {
   const struct rlimit few = {16, 16};
   setrlimit(RLIMIT_NOFILE, &few);
 }
+/* The thread does not end: its data has a destructor that does not return. */
+static inline void faults_hang_at_end(void* data) {
+  (void)data;
+  faults_hang();
+}
+static inline void faults_keep_thread(void) {
+  pthread_key_t key;
+  if (pthread_key_create(&key, faults_hang_at_end) == 0) pthread_setspecific(key, "");
+}
 /* Returns into a function that has ended. */
 static inline void faults_jump(int is_start) {
   static jmp_buf start;
@@ -132,6 +141,10 @@ static inline void faults_at(const char* place) {
   if (is_fault(place, "jump")) faults_jump(0);
   if (is_fault(place, "trap")) raise(SIGTRAP);
   if (is_fault(place, "timer")) faults_set_timer();
+  if (is_fault(place, "thread-data")) faults_keep_thread();
+  if (is_fault(place, "send-term")) kill(getpid(), SIGTERM);
+  if (is_fault(place, "kill-in-real-time")) kill(getpid(), SIGRTMAX);
+  if (is_fault(place, "close-all")) syscall(SYS_close_range, 0u, ~0u, 0u);
   if (is_fault(place, "timer-and-hang")) faults_set_timer(), faults_hang();
   if (is_fault(place, "mask")) faults_block(SIGUSR2);
   if (is_fault(place, "handler-stack")) faults_take_handler_stack();

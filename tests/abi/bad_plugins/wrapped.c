@@ -59,6 +59,12 @@ static tsr_status allocate(tsr_device* device, uint32_t memory, uint64_t num_byt
     *pointer = mmap(NULL, num_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return TSR_OK;
   }
+  static void* large = NULL;
+  if (is_fault("allocate", "twice") && num_bytes > 1 << 20 && large) return *pointer = large, TSR_OK;
+  if (is_fault("allocate", "twice") && num_bytes > 1 << 20) {
+    const tsr_status first = inner.allocate(device, memory, num_bytes, pointer, err);
+    return large = *pointer, first;
+  }
   if (!is_fault("allocate", "odd")) return inner.allocate(device, memory, num_bytes, pointer, err);
   const tsr_status status = inner.allocate(device, memory, num_bytes + 64, pointer, err);
   if (status == TSR_OK) *pointer = (char*)*pointer + 4;
@@ -217,6 +223,18 @@ static tsr_status spoil(void* user, tsr_error* err) {
   if (is_fault("result", "range")) result.numbers[result.num_elements] = 0;
   return TSR_OK;
 }
+static tsr_status spoil_integer(void* user, tsr_error* err) {
+  (void)err;
+  ++*(int64_t*)user;
+  return TSR_OK;
+}
+static tsr_status change_rounding(void* user, tsr_error* err) {
+  (void)user, (void)err;
+#if defined(__x86_64__)
+  _mm_setcsr(_mm_getcsr() | 0x6000);
+#endif
+  return TSR_OK;
+}
 /* Work that never ends, on its stream. */
 static tsr_status never_end(void* user, tsr_error* err) {
   (void)user, (void)err;
@@ -236,6 +254,8 @@ static tsr_status submit_spoilt(tsr_comm* comm, const tsr_collective* collective
   const int sends = changed.kind == TSR_COLL_ALL_GATHER || changed.kind == TSR_COLL_SEND;
   if (is_fault("result", "own-part") && sends) changed.send = kZeros;
   const tsr_status status = inner.submit(comm, &changed, err);
+  if (status == TSR_OK && is_fault("result", "integers") && changed.dtype == TSR_I64)
+    return device->host_function(changed.stream, spoil_integer, changed.recv, err);
   const int gives = changed.kind == TSR_COLL_ALL_GATHER || changed.kind == TSR_COLL_ALL_TO_ALL;
   if (status != TSR_OK || !gives || is_fault("result", "own-part")) return status;
   Result* result = malloc(sizeof *result);
@@ -278,6 +298,7 @@ static tsr_status submit(tsr_comm* comm, const tsr_collective* collective, tsr_e
   if (is_fault("submit", "forge-and-kill")) kill(getpid(), SIGKILL);
   if (is_fault("submit", "silent")) return TSR_E_UNKNOWN;
   if (is_fault("submit", "nothing")) return TSR_OK;
+  if (is_fault("work", "rounding") && is_of_step) device->host_function(collective->stream, change_rounding, NULL, err);
   if (is_fault("work", "hang")) return device->host_function(collective->stream, never_end, NULL, err);
   if (is_fault("work", "hang-in-step") && is_of_step)
     return device->host_function(collective->stream, never_end, NULL, err);
