@@ -59,11 +59,13 @@ static tsr_status allocate(tsr_device* device, uint32_t memory, uint64_t num_byt
     *pointer = mmap(NULL, num_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return TSR_OK;
   }
-  static void* large = NULL;
-  if (is_fault("allocate", "twice") && num_bytes > 1 << 20 && large) return *pointer = large, TSR_OK;
   if (is_fault("allocate", "twice") && num_bytes > 1 << 20) {
-    const tsr_status first = inner.allocate(device, memory, num_bytes, pointer, err);
-    return large = *pointer, first;
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    static void* large = NULL;
+    pthread_mutex_lock(&mutex); /* ranks are threads */
+    const tsr_status status = large ? TSR_OK : inner.allocate(device, memory, num_bytes, &large, err);
+    pthread_mutex_unlock(&mutex);
+    return *pointer = large, status;
   }
   if (!is_fault("allocate", "odd")) return inner.allocate(device, memory, num_bytes, pointer, err);
   const tsr_status status = inner.allocate(device, memory, num_bytes + 64, pointer, err);
