@@ -70,6 +70,7 @@ TEST(HostileCall, ThatChangesTheProcessIsNamed) {
   for (const auto& [fault, sentence] : sentences) {
     const std::string in_lower = "in its function lower " + sentence;
     expect_named(train_threads("lower-" + fault), {"strategy hostile on axis dp", kHostile, in_lower});
+    expect_named(train_threads("variants-" + fault), {kHostile, "in its function num_variants " + sentence});
     // What one rank has closed, another may have opened something else for by the time it looks.
     const std::string seen = fault == "output" ? "standard output" : sentence;
     expect_named(train_wrapped("create-" + fault, kNoFlag, "hostile"),

@@ -89,6 +89,7 @@ static void misuse(const tsr_edit* edit) {
 static uint32_t num_variants(tsr_strategy* strategy) {
   (void)strategy;
   static uint32_t num_calls = 0;
+  faults_at("variants");
   if (is_fault("variants", "growing")) return __sync_add_and_fetch(&num_calls, 1);
   return is_fault("variants", "many") ? 1000000000u : 1;
 }
