@@ -1,8 +1,8 @@
 // Copies are cut into chunks of a megabyte, and sums into chunks that stay in the nearest caches until they are in
 // every result: in place the lines that are written are then there already. Elsewhere a large result is written past
-// the caches, as memcpy does, since an ordinary store first reads its line: a reduce-scatter of two ranks would
-// move a third more bytes. Each loop checks between two chunks whether the group has failed:
-// abort() must take effect within two seconds, and a copy of gigabytes takes longer.
+// the caches, as memcpy does, since an ordinary store first reads its line: a reduce-scatter of two ranks would move a
+// third more bytes. Each loop checks between two chunks whether the group has failed: abort() must take effect within
+// two seconds, and a copy of gigabytes takes longer.
 #include "local-comm/memory.h"
 
 #ifdef __SSE2__
@@ -22,10 +22,6 @@ constexpr uint64_t kChunkElements = 1 << 12;
 constexpr uint64_t kMostElementBytes = 8;
 /// About what a core's own caches hold: of a smaller result the next action finds most there.
 constexpr uint64_t kLargeBytes = 1 << 20;
-
-void write_cached(std::byte* to, const std::byte* from, uint64_t num_bytes) {
-  std::memcpy(to, from, num_bytes);
-}
 
 /// Writes past the caches where the processor can; finish_writes() makes it visible to other threads.
 void write_past_caches(std::byte* to, const std::byte* from, uint64_t num_bytes) {
@@ -69,11 +65,15 @@ void reduce(const Monitor& monitor, PendingCollective& pending, int rank, uint64
     const uint64_t here = std::min(kChunkElements, num_elements - done);
     std::byte* const first = outs.front() + done * element_bytes;
     const bool is_in_place = std::ranges::find(operands, static_cast<const void*>(first)) != operands.end();
-    const auto write = is_large && !is_in_place ? write_past_caches : write_cached;
-    std::byte* const sum = is_large && !is_in_place ? block : first;
+    const bool goes_past = is_large && !is_in_place;
+    std::byte* const sum = goes_past ? block : first;
     reduce_range(collective.dtype, collective.reduce, operands, sum, here);
-    for (std::byte* const out : outs)
-      if (out + done * element_bytes != sum) write(out + done * element_bytes, sum, here * element_bytes);
+    for (std::byte* const out : outs.subspan(goes_past ? 0 : 1)) {
+      if (goes_past)
+        write_past_caches(out + done * element_bytes, sum, here * element_bytes);
+      else
+        std::memcpy(out + done * element_bytes, sum, here * element_bytes);
+    }
   }
   finish_writes();
 }

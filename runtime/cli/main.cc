@@ -9,7 +9,6 @@
 //     flush the output    standard output that cannot be written is a failure too
 
 #include <execinfo.h>
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -124,8 +123,8 @@ bool take_ending_of_rank() {
 /// destructors runs: one may hang, crash, or end the process with another code.
 int finish(int exit_code, bool is_watched) {
   ending->has_finished = exit_code == 0;
-  ending->is_told = exit_code == 0 || ::fcntl(STDERR_FILENO, F_GETFD) >= 0;  // a plugin may have closed it
-#ifndef TESSERA_IS_SANITIZED                                                 // the search for leaks is at the exit
+  ending->is_told = true;
+#ifndef TESSERA_IS_SANITIZED  // the search for leaks is at the exit
   if (is_watched) end_process(exit_code);
 #endif
   return exit_code;

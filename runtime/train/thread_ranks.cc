@@ -39,21 +39,25 @@ struct RankThread {
   std::thread thread;
 };
 
+/// Without a thread to be had for the time limit (ulimit -u) it waits without one.
 void join(std::vector<std::unique_ptr<RankThread>>& ranks) {
   for (const auto& rank : ranks)
     rank->end.wait();
-  std::promise<void> joined;
-  std::thread joiner([&] {
+  if (ranks.empty()) return;
+  const auto join_all = [&] {
     for (const auto& rank : ranks)
       rank->thread.join();
-    joined.set_value();
-  });
-  if (joined.get_future().wait_for(kDestructorTime) == std::future_status::timeout)
+  };
+  std::future<void> joined;
+  try {
+    joined = std::async(std::launch::async, join_all);
+  } catch (const std::system_error&) {
+    return join_all();
+  }
+  if (joined.wait_for(kDestructorTime) == std::future_status::timeout)
     end_run(concat("the thread of a rank has not ended within ", kDestructorTime.count(),
-                   " seconds of its rank's end, ",
-                   "so the run ends: a destructor of thread-local data (pthread_key_create, thread_local) of a plugin ",
-                   "or one of its libraries does not return"));
-  joiner.join();
+                   " seconds of its rank's end, so the run ends: a destructor of thread-local data ",
+                   "(pthread_key_create, thread_local) of a plugin or one of its libraries does not return"));
 }
 
 /// Collects failures; the first ends the other ranks. Functions are [any-thread].

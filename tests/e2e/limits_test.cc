@@ -103,6 +103,12 @@ TEST(Limits, OfThreadsAreSaidAsSuch) {
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_TRUE(says(run, "cannot start 3 threads: Resource temporarily unavailable; lower --threads")) << run.err;
   EXPECT_FALSE(says(run, "libgomp")) << run.err;
+  // Nor is there one to join those of the ranks that have started.
+  command = train({"--steps=1", "--nproc=8", "--comm=local", "--strategy=ddp"});
+  const CommandResult ranks =
+      Command({"bash", "-c", as_nobody + "bash -c \"ulimit -u 2; exec " + quote(command) + "\""}).wait();
+  EXPECT_EQ(ranks.exit_code, 1);
+  EXPECT_TRUE(says(ranks, "cannot start a thread for each of 8 ranks")) << ranks.err;
 }
 
 }  // namespace
