@@ -61,7 +61,8 @@ Memory filled(const tsr_slot_spec& slot) {
     if (slot.dtype == TSR_F32) static_cast<float*>(memory.get())[i] = value();
     if (slot.dtype == TSR_BF16) static_cast<uint16_t*>(memory.get())[i] = tessera::float_to_bf16(value());
     if (slot.dtype == TSR_F16) static_cast<uint16_t*>(memory.get())[i] = tessera::float_to_f16(value());
-    if (slot.dtype == TSR_F64) static_cast<double*>(memory.get())[i] = 1;  // the loss scale
+    if (slot.dtype == TSR_F64) static_cast<double*>(memory.get())[i] = 1;   // the loss scale, what clip leaves
+    if (slot.dtype == TSR_I64) static_cast<int64_t*>(memory.get())[i] = 1;  // the step count
   }
   return memory;
 }
@@ -143,6 +144,21 @@ void add_all(int num_threads) {
   }
 }
 
+// Of the token embedding, which no cache holds.
+void add_step_ops(int num_threads) {
+  static constexpr tsr_op_range kAll{0, kVocabulary * kEmbed, 0.1, 1};
+  for (const auto& [name, kind] : {std::pair{"sum_squares", TSR_OP_SUM_SQUARES}, {"adamw", TSR_OP_ADAMW}}) {
+    tsr_op op{};
+    op.struct_size = sizeof op;
+    op.kind = static_cast<uint32_t>(kind);
+    op.dtype = op.gradient_dtype = TSR_F32;
+    op.dims[TSR_DIM_ELEMENTS] = kVocabulary * kEmbed;
+    op.ranges = &kAll;
+    op.num_ranges = 1;
+    add(name, op, 0, num_threads);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -161,6 +177,7 @@ int main(int argc, char** argv) {
   benchmark::Initialize(&num_kept, argv);
   if (benchmark::ReportUnrecognizedArguments(num_kept, argv)) return 2;
   add_all(num_threads);
+  add_step_ops(num_threads);
   benchmark::RunSpecifiedBenchmarks();
   return 0;
 }

@@ -102,7 +102,7 @@ TEST(Accumulator, TheExtremesFit) {
     accumulate_square(sum, value);
   carry(sum);
   EXPECT_EQ(sum, reference(values));
-  cpu::sum_squares(values.data(), values.size(), blocked);
+  cpu::SquaresSum(blocked).add(values.data(), values.size());
   EXPECT_EQ(blocked, reference(values));
 }
 
@@ -144,7 +144,7 @@ TEST(Accumulator, CountsWhatIsNotFinite) {
   for (const float value : values)
     accumulate_square(one_by_one, value);
   carry(one_by_one);
-  cpu::sum_squares(values.data(), values.size(), blocked);
+  cpu::SquaresSum(blocked).add(values.data(), values.size());
   EXPECT_EQ(blocked[0], 3);
   EXPECT_EQ(blocked, one_by_one);
   EXPECT_TRUE(std::isnan(decode(blocked)));
@@ -153,7 +153,7 @@ TEST(Accumulator, CountsWhatIsNotFinite) {
 TEST(SumSquares, IsExactWhateverTheRangeOfExponents) {
   for (const auto& values : {floats_of_all_exponents(5000, 5), normal_floats(5000, 6)}) {
     Accumulator sum{};
-    cpu::sum_squares(values.data(), values.size(), sum);
+    cpu::SquaresSum(sum).add(values.data(), values.size());
     EXPECT_EQ(sum, reference(values));
   }
   for (int spread = 1; spread <= 64; ++spread) {  // around the window's width, with full mantissas and full blocks
@@ -164,7 +164,7 @@ TEST(SumSquares, IsExactWhateverTheRangeOfExponents) {
       value = float_of_bits((exponent << 23) | (0x7fffffu - random() % 2));
     }
     Accumulator sum{};
-    cpu::sum_squares(values.data(), values.size(), sum);
+    cpu::SquaresSum(sum).add(values.data(), values.size());
     EXPECT_EQ(sum, reference(values)) << spread;
   }
 }
@@ -178,10 +178,53 @@ TEST(SumSquares, DoesNotDependOnOrderOrCuts) {
     Accumulator sum{};
     for (size_t begin = 0; begin < values.size();) {
       const size_t num_elements = std::min<size_t>(random() % 1500, values.size() - begin);
-      cpu::sum_squares(values.data() + begin, num_elements, sum);
+      cpu::SquaresSum(sum).add(values.data() + begin, num_elements);
       begin += num_elements;
     }
     EXPECT_EQ(sum, expected) << trial;
+  }
+}
+
+// The window of a block is first that of the block before it.
+TEST(SumSquares, IsExactWhereTheNextBlockHasAnotherScale) {
+  std::mt19937 random(10);
+  std::vector<float> values;
+  for (const uint32_t exponent : {100u, 101u, 102u, 104u, 90u, 82u, 81u, 0u, 1u, 0u, 254u, 253u, 20u, 0u, 60u, 60u})
+    for (size_t i = 0; i < cpu::kSquaresBlock; ++i)
+      values.push_back(float_of_bits((exponent << 23) | (exponent == 0 && i > 7 ? 0 : random() & 0x7fffffu)));
+  Accumulator sum{};
+  cpu::SquaresSum(sum).add(values.data(), values.size());
+  EXPECT_EQ(sum, reference(values));
+  values[3 * cpu::kSquaresBlock] = std::numeric_limits<float>::infinity();
+  values[4 * cpu::kSquaresBlock] = std::numeric_limits<float>::quiet_NaN();
+  Accumulator with_two{};
+  cpu::SquaresSum(with_two).add(values.data(), values.size());
+  EXPECT_EQ(with_two[0], 2);
+}
+
+TEST(SumSquares, SaysWhetherABlockLiesWithinAWindow) {
+  constexpr uint32_t kExponent = 100, kFirst = (kExponent - cpu::kWindowExponents + 1) << 23,
+                     kBound = (kExponent + 1) << 23;
+  for (const auto level : {cpu::SimdLevel::kBaseline, cpu::SimdLevel::kV3, cpu::SimdLevel::kV4}) {
+    if (level > cpu::simd_level()) continue;
+    std::vector<float> values(cpu::kSquaresBlock - 3);
+    double high, low;
+    const auto holds_all = [&] {
+      return TESSERA_SIMD_AT(level, sum_squares_within)(values.data(), values.size(), kFirst, kBound, kExponent, &high,
+                                                        &low);
+    };
+    EXPECT_TRUE(holds_all());  // zeros
+    for (const size_t at : {size_t{0}, size_t{500}, values.size() - 1})
+      for (const auto& [bits, is_within] : {std::pair{kFirst, true},
+                                            {kBound - 1, true},
+                                            {kFirst - 1, false},
+                                            {kBound, false},
+                                            {1u, false},
+                                            {cpu::kInfinity, false}}) {
+        values[at] = -float_of_bits(bits);
+        EXPECT_EQ(holds_all(), is_within) << at << ' ' << bits;
+        values[at] = 0;
+      }
   }
 }
 

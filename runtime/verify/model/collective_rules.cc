@@ -157,8 +157,7 @@ class Collective {
     const auto position = static_cast<size_t>(member.operands().position);
     for (const int rank : ranks) {
       const Member& giver = walked_for(rank);
-      const auto offsets =
-          slice_offsets(giver.action(), giver.given().num_elements, static_cast<int>(ranks.size()));
+      const auto offsets = slice_offsets(giver.action(), giver.given().num_elements, static_cast<int>(ranks.size()));
       const uint64_t begin = offsets[position], end = offsets[position + 1];
       append_at(all, at, slice(taken_of(member, rank, giver.given()), begin, end));
       at += end - begin;
@@ -271,8 +270,7 @@ class Collective {
     const uint32_t wanted = member.walk->needs().reduction(content);
     if (axis_splits(member) == TSR_SPLITS_TENSORS && member.action().reduce == wanted) return true;
     member.report(concat("reduces ", member.walk->text(content), ", which only a ",
-                         wanted == TSR_REDUCE_MAX ? "maximum" : "sum",
-                         " over an axis that splits tensors completes"));
+                         wanted == TSR_REDUCE_MAX ? "maximum" : "sum", " over an axis that splits tensors completes"));
     return false;
   }
 

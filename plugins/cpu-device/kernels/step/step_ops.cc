@@ -59,8 +59,9 @@ class SumSquares final : public Kernel {
     if (positions_.mode(kAccumulator) == TSR_MODE_WRITE) std::fill(sum.begin(), sum.end(), 0);
     parallel_for(static_cast<int>(partial_.size()), chunks_.size(), 1, [&](uint64_t begin, uint64_t end, int thread) {
       Accumulator limbs{};
+      SquaresSum squares(limbs);
       for (uint64_t i = begin; i < end; ++i)
-        sum_squares(source + chunks_[i].begin, chunks_[i].end - chunks_[i].begin, limbs);
+        squares.add(source + chunks_[i].begin, chunks_[i].end - chunks_[i].begin);
       partial_[static_cast<size_t>(thread)] = limbs;
     });
     for (Accumulator& limbs : partial_) {

@@ -1,6 +1,7 @@
 // The exact sum of squares of float32 values, in parts of a block that float64 adds without rounding.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -23,9 +24,40 @@ TESSERA_SIMD_DECLARE(
     /// num_elements <= kSquaresBlock and all exponents of that range lie in (exponent - kWindowExponents, exponent].
     /// `exponent` is the biased exponent of a float, >= 1, where denormals count as 1.
     void sum_squares_window(const float* values, size_t num_elements, uint32_t first, uint32_t bound, uint32_t exponent,
+                            double* high, double* low);
+    /// The same for a block of which all values, zeros aside, lie in that range; false when they do not: then the
+    /// results mean nothing.
+    bool sum_squares_within(const float* values, size_t num_elements, uint32_t first, uint32_t bound, uint32_t exponent,
                             double* high, double* low);)
 
-/// Adds the squares of `values` to `limbs`, exactly. Carried on return if it was on entry.
-void sum_squares(const float* values, size_t num_elements, AccumulatorView limbs);
+/// Magnitudes from `first` on, below `bound`; `exponent` is the largest of theirs.
+struct ExponentWindow {
+  uint32_t exponent, first, bound;
+
+  explicit ExponentWindow(uint32_t largest_exponent, uint32_t limit = kInfinity)
+      : exponent(largest_exponent),
+        first(exponent > kWindowExponents ? (exponent - kWindowExponents + 1) << 23 : 0),
+        bound(std::min((exponent + 1) << 23, limit)) {}
+};
+
+/// Adds squares of values to `limbs`, exactly. Used by one thread.
+class SquaresSum {
+ public:
+  explicit SquaresSum(AccumulatorView limbs) : limbs_(limbs) {}
+  /// `limbs` are carried on return if they were on entry.
+  void add(const float* values, size_t num_elements);
+
+ private:
+  void add_block(const float* block, size_t num_elements);
+  void add_from_the_top(const float* block, size_t num_elements);
+  void take();
+
+  const decltype(&simd_baseline::largest_magnitude) largest_ = TESSERA_SIMD_CHOOSE(largest_magnitude);
+  const decltype(&simd_baseline::sum_squares_window) sum_window_ = TESSERA_SIMD_CHOOSE(sum_squares_window);
+  const decltype(&simd_baseline::sum_squares_within) sum_within_ = TESSERA_SIMD_CHOOSE(sum_squares_within);
+  AccumulatorView limbs_;
+  ExponentWindow likely_{1};
+  double high_ = 0, low_ = 0;
+};
 
 }  // namespace tessera::cpu
