@@ -117,10 +117,7 @@ int plan_command(std::span<const std::string> arguments) {
   job.evaluates = true;  // a plan shows and verifies every program that a job can run
   if (!flags.plan.svg.empty()) check_svg(job, flags);
   const JobPlan planned = with_offers(job, log, [&] { return JobPlan(job, log); });
-  const Diagnostics diagnostics = planned.verify();
-  for (const std::string& diagnostic : diagnostics)
-    print_error(diagnostic);
-  if (!diagnostics.empty()) return 1;
+  if (const auto fault = fault_of(planned.input(), planned.programs())) throw *fault;
   if (flags.plan.print_program) {
     print_programs(planned, std::max(0, flags.plan.rank));
   }

@@ -62,7 +62,8 @@ std::string_view purpose_name(uint32_t purpose) {
 
 void refuse(const Program& program, const Diagnostics& diagnostics) {
   if (diagnostics.empty()) return;
-  std::string text = "the " + std::string(purpose_name(program.purpose)) + " program is wrong:";
+  std::string text = concat("the ", purpose_name(program.purpose), " program under ",
+                            strategies_text(*program.mesh, program.strategies), " is wrong:");
   for (size_t i = 0; i < std::min(diagnostics.size(), kDiagnosticsShown); ++i)
     text += "\n  " + diagnostics[i];
   if (diagnostics.size() > kDiagnosticsShown)

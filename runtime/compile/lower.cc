@@ -49,9 +49,8 @@ uint32_t num_variants(const Mesh& mesh, std::span<const StrategyOnAxis> order) {
     if (const std::string change = before.restore(); !change.empty())
       throw_change(address_of(strategy.interface->num_variants), change, "");
     if (own > kMaxVariants)
-      throw Error(TSR_E_INVALID_ARGUMENT,
-                  concat("strategy ", strategy.name, " on axis ", mesh.axes()[strategy.axis].name, " asks for ", own,
-                         " variants of a step; the limit is ", kMaxVariants));
+      throw Error(TSR_E_INVALID_ARGUMENT, concat(strategies_text(mesh, {&strategy, 1}), " asks for ", own,
+                                                 " variants of a step; the limit is ", kMaxVariants));
     if (own <= 1) continue;
     const auto named = [&](const StrategyOnAxis& s) { return mesh.axes()[s.axis].name + "=" + s.name; };
     if (alternating)

@@ -131,8 +131,7 @@ tsr_edit edit_functions() {
 }
 
 [[noreturn]] void refuse(const Program& program, const StrategyOnAxis& strategy, const Error& e) {
-  throw Error(e.code(),
-              "strategy " + strategy.name + " on axis " + program.mesh->axes()[strategy.axis].name + ": " + e.what());
+  throw Error(e.code(), strategies_text(*program.mesh, {&strategy, 1}) + ": " + e.what());
 }
 
 /// The strategy's index; -1 in a program that does not list it.

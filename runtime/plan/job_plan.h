@@ -44,8 +44,6 @@ class JobPlan {
   /// The programs of that rank itself, with its own coordinates.
   RankPrograms compile(int rank) const { return compile_rank(input_, job_.mesh.coordinates(rank)); }
   const CompileInput& input() const { return input_; }
-  /// Checks the ranks against one another.
-  Diagnostics verify() const { return verify_job(input_, programs_); }
 
  private:
   Job job_;

@@ -48,15 +48,19 @@ std::optional<Error> refusal_of_copy(const Job& job, const JobPrograms& programs
 
 }  // namespace
 
-std::optional<Error> refusal_of(const Job& job, const CompileInput& input, const JobPrograms& programs) {
-  // A fault here is one of a strategy or of the host, not of the flags.
+// A fault of a strategy or of the host, not of the flags.
+std::optional<Error> fault_of(const CompileInput& input, const JobPrograms& programs) {
   const Diagnostics diagnostics = verify_job(input, programs);
-  if (!diagnostics.empty()) {
-    std::string text = "the ranks' programs do not fit one another:";
-    for (const std::string& diagnostic : diagnostics)
-      text += "\n  " + diagnostic;
-    return Error(TSR_E_INTERNAL, text);
-  }
+  if (diagnostics.empty()) return std::nullopt;
+  std::string text = concat("the ranks' programs under ", strategies_text(input.mesh, input.strategies),
+                            " do not fit one another or the model:");
+  for (const std::string& diagnostic : diagnostics)
+    text += "\n  " + diagnostic;
+  return Error(TSR_E_INTERNAL, text);
+}
+
+std::optional<Error> refusal_of(const Job& job, const CompileInput& input, const JobPrograms& programs) {
+  if (auto fault = fault_of(input, programs)) return fault;
   if (auto refusal = refusal_of_copy(job, programs)) return refusal;
   // Last, as it plans other jobs when this one does not fit.
   if (const auto shortfall = find_shortfall(job, programs, input.log))

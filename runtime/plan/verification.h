@@ -11,8 +11,11 @@
 
 namespace tessera::host {
 
-/// The ranks' programs do not fit one another, or not into --device-memory; nothing when the job may start. The last
-/// check before ranks are started, or before a started rank joins the others.
+/// What verify_job finds, as one error that names the strategies; nothing when it finds nothing.
+std::optional<Error> fault_of(const CompileInput& input, const JobPrograms& programs);
+
+/// The ranks' programs do not fit one another or the model, or not into --device-memory; nothing when the job may
+/// start. The last check before ranks are started, or before a started rank joins the others.
 std::optional<Error> refusal_of(const Job& job, const CompileInput& input, const JobPrograms& programs);
 
 /// Sums over all programs (init, step, eval).

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/concat.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
@@ -135,6 +136,17 @@ int Program::group(const Group& wanted) {
   if (found != groups.end()) return static_cast<int>(found - groups.begin());
   groups.push_back(wanted);
   return static_cast<int>(groups.size()) - 1;
+}
+
+std::string strategies_text(const Mesh& mesh, std::span<const StrategyOnAxis> strategies) {
+  if (strategies.empty()) return "no strategy";
+  std::string text = strategies.size() == 1 ? "strategy" : "strategies";
+  for (size_t i = 0; i < strategies.size(); ++i)
+    text += concat(i == 0                       ? " "
+                   : i + 1 == strategies.size() ? " and "
+                                                : ", ",
+                   strategies[i].name, " on axis ", mesh.axes()[static_cast<size_t>(strategies[i].axis)].name);
+  return text;
 }
 
 std::string memory_name(uint32_t memory) {

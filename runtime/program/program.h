@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -224,6 +225,9 @@ inline bool is_elementwise(uint32_t kind) {
 inline bool has_equal_bits_everywhere(uint32_t kind) {
   return is_elementwise(kind) || kind == TSR_ACTION_SUM_SQUARES || kind == TSR_ACTION_OPTIMIZER;
 }
+
+/// "strategy fsdp on axis dp"; of several "strategies pipeline on axis pp and fsdp on axis dp"; "no strategy".
+std::string strategies_text(const Mesh& mesh, std::span<const StrategyOnAxis> strategies);
 
 /// "device", "host", "file"; "memory 7" for one without a name.
 std::string memory_name(uint32_t memory);

@@ -34,7 +34,10 @@ TEST(BadStrategy, OneThatHidesThatItDependsOnItsCoordinateIsNamed) {
 }
 
 TEST(BadStrategy, OneThatForgetsItsSumIsFound) {
-  expect_refusal(train("forgetful"), "which is an unreduced partial sum over dp");
+  const CommandResult run = train("forgetful");
+  expect_refusal(run, "which is an unreduced partial sum over dp");
+  EXPECT_NE(run.err.find("the step program under strategy forgetful on axis dp is wrong:"), std::string::npos)
+      << run.err;
 }
 
 TEST(BadStrategy, OneThatSpeaksOfAnotherAxisIsNamed) {
@@ -94,7 +97,9 @@ TEST(BadStrategy, AScheduleWithACycleOnItsOneLane) {
 TEST(BadStrategy, FaultsOfStagesAreFoundUnderOtherAxesToo) {
   const CommandResult run =
       plan("pp=2,dp=2,tp=2", "pp=faulty-pipeline,dp=fsdp,tp=tensor", "--faulty-pipeline.fault=one-lane", kInterleaved);
-  expect_refuted(run, {"deadlock: rank ", "waits for rank 0 #", "waits for rank 4 #"});
+  expect_refuted(run, {"the ranks' programs under strategies faulty-pipeline on axis pp, fsdp on axis dp and tensor on "
+                       "axis tp do not fit one another or the model:",
+                       "deadlock: rank ", "waits for rank 0 #", "waits for rank 4 #"});
 }
 
 TEST(BadStrategy, ATensorPassThatForgetsTheSumOfTheEmbedding) {
