@@ -126,6 +126,17 @@ TEST_F(Staging, WhatAMessageBringsIsCopiedWhereItIsFirstTouched) {
   EXPECT_TRUE(is_clean(diagnostics()));
 }
 
+TEST_F(Staging, WhatIsBesideAMessageDoesNotTouchIt) {
+  const uint64_t a = transient(program_, "a", 6), b = transient(program_, "b", 2);
+  on_comm(TSR_ACTION_RECV, {write(a).at(2, 2)}).peer = 0;
+  add_action(program_, TSR_ACTION_ZERO, TSR_STREAM_COMPUTE, {write(a).at(0, 2)});
+  add_action(program_, TSR_ACTION_ZERO, TSR_STREAM_COMPUTE, {write(a).at(4, 2)});
+  add_action(program_, TSR_ACTION_COPY, TSR_STREAM_COMPUTE, {read(a).at(2, 2), write(b)});
+  EXPECT_EQ(staged(), (Lines{"comm.dp.x recv host a[0:2]", "compute zero a[0:2]", "compute zero a[4:6]",
+                             "copy_in copy host a[0:2] a[2:4]", "compute copy a[2:4] b[0:2]"}));
+  EXPECT_TRUE(is_clean(diagnostics()));
+}
+
 TEST_F(Staging, AGroupOfOneCopiesOnTheDevice) {
   on_comm(TSR_ACTION_ALL_GATHER, {read(slice_), write(whole_).at(0, 3)}, {0, {1}});
   on_comm(TSR_ACTION_ALL_REDUCE, {add(whole_)}, {0, {1}}).reduce = TSR_REDUCE_SUM;

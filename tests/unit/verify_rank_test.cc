@@ -89,6 +89,16 @@ const Fault kTableFaults[] = {
        p.groups.push_back({0, {1, 0}});
      },
      "group dp {1,0} must list ascending coordinates below 2"},
+    {"group_coordinate_twice",
+     [](Program& p) {
+       p.groups.push_back({0, {1, 1}});
+     },
+     "group dp {1,1} must list ascending coordinates below 2"},
+    {"group_coordinate_beyond",
+     [](Program& p) {
+       p.groups.push_back({0, {0, 2}});
+     },
+     "group dp {0,2} must list ascending coordinates below 2"},
     {"layout_parameter", [](Program& p) { add_entry(p, 999); }, "for parameter 999"},
     {"layout_kind", [](Program& p) { add_entry(p, 0).kind = 9; }, "unknown kind 9"},
     {"layout_dim", [](Program& p) { add_entry(p, 0).dim = 2; }, "splits dim 2"},
@@ -107,7 +117,34 @@ const Fault kTableFaults[] = {
 };
 INSTANTIATE_TEST_SUITE_P(Tables, RankForm, ::testing::ValuesIn(kTableFaults), name_of);
 
+/// A transient buffer in that memory.
+uint64_t buffer_in(Program& p, uint32_t memory) {
+  const uint64_t id = transient(p, "elsewhere", 8, TSR_BUFFER_STAGING);
+  p.buffers.back().memory = memory;
+  return id;
+}
+
 const Fault kActionFaults[] = {
+    {"file_on_a_stream_of_the_device",
+     [](Program& p) {
+       const uint64_t file = buffer_in(p, TSR_MEMORY_FILE), host = buffer_in(p, TSR_MEMORY_HOST);
+       add_action(p, TSR_ACTION_COPY, TSR_STREAM_COMPUTE, {read(file), write(host)});
+     },
+     "binds a buffer that is in a file; only copies on the host's streams read and write files"},
+    {"file_that_is_zeroed",
+     [](Program& p) {
+       const uint64_t file = buffer_in(p, TSR_MEMORY_FILE);
+       add_action(p, TSR_ACTION_ZERO, p.host_stream("file_out"), {write(file)});
+     },
+     "binds a buffer that is in a file; only copies on the host's streams read and write files"},
+    {"forward_on_a_stream_of_the_host", [](Program& p) { forward(p).stream = p.host_stream("file_in"); },
+     "is on a stream of the host; only copies from and to files, elementwise actions, sum_squares and optimizer are"},
+    {"memory_of_the_device_on_a_stream_of_the_host",
+     [](Program& p) {
+       const uint64_t host = buffer_in(p, TSR_MEMORY_HOST), device = buffer_in(p, TSR_MEMORY_DEVICE);
+       add_action(p, TSR_ACTION_COPY, p.host_stream("host"), {read(host), write(device)});
+     },
+     "is on a stream of the host, and binds a buffer that is not in the host's memory"},
     {"id_twice", [](Program& p) { p.actions[1].id = p.actions[0].id; }, "which another action has too"},
     {"unknown_kind", [](Program& p) { p.actions[1].kind = 11; }, "#1 compute kind 11"},
     {"buffer", [](Program& p) { forward(p).bindings[0].buffer = 99999; }, "to buffer %99999, which does not exist"},
@@ -365,6 +402,18 @@ const Fault kCollectiveFaults[] = {
        collective(p, TSR_ACTION_ALL_GATHER, {read(x).at(4, 4), write(x)});
      },
      "has src and dst that overlap in staging made without being in place"},
+    {"overlap_by_one",
+     [](Program& p) {
+       const uint64_t x = made(p, 15);
+       collective(p, TSR_ACTION_ALL_REDUCE, {read(x).at(0, 8), write(x).at(7, 8)}, 1);
+     },
+     "has src and dst that overlap in staging made without being in place"},
+    {"overlap_by_one_before",
+     [](Program& p) {
+       const uint64_t x = made(p, 15);
+       collective(p, TSR_ACTION_ALL_REDUCE, {read(x).at(7, 8), write(x).at(0, 8)}, 1);
+     },
+     "has src and dst that overlap in staging made without being in place"},
     {"exchange_peers",
      [](Program& p) {
        collective(p, TSR_ACTION_EXCHANGE, {read(made(p, 4)), write(made(p, 4))}).peers = {1};
@@ -396,6 +445,8 @@ TEST(RankFormClean, EveryCollectiveInEveryForm) {
   const uint64_t y = persistent(p, "y", 8, TSR_BUFFER_PLUGIN);
   collective(p, TSR_ACTION_ALL_REDUCE, {add(x)}, TSR_REDUCE_SUM);
   collective(p, TSR_ACTION_ALL_REDUCE, {read(x), write(y)}, TSR_REDUCE_AVG);
+  collective(p, TSR_ACTION_ALL_REDUCE, {read(x).at(0, 4), write(x).at(4, 4)}, TSR_REDUCE_SUM);
+  collective(p, TSR_ACTION_ALL_REDUCE, {read(x).at(4, 4), write(x).at(0, 4)}, TSR_REDUCE_SUM);
   collective(p, TSR_ACTION_REDUCE_SCATTER, {read(x), write(half)}, TSR_REDUCE_SUM);
   collective(p, TSR_ACTION_REDUCE_SCATTER, {read(x), write(x).at(4, 4)}, TSR_REDUCE_SUM);
   collective(p, TSR_ACTION_REDUCE_SCATTER, {read(x), write(half).at(0, 3)}, TSR_REDUCE_SUM).counts = {5, 3};
@@ -415,6 +466,21 @@ TEST(RankFormClean, EveryCollectiveInEveryForm) {
   collective(p, TSR_ACTION_RECV, {write(x)}, 0, 0);
   collective(p, TSR_ACTION_EXCHANGE, {read(x), write(y)}).peers = {0, 0};
   collective(p, TSR_ACTION_BARRIER, {});
+  derive_dependencies(p);
+  EXPECT_TRUE(is_clean(verify_rank(p)));
+}
+
+TEST(RankFormClean, CopiesOfFilesAndUpdatesOnStreamsOfTheHost) {
+  const Model model = toy_model();
+  const Mesh mesh({{"dp", 1}});
+  Program p = empty_program(model, mesh, {0});
+  const uint64_t rests = persistent(p, "rests", 8, TSR_BUFFER_PLUGIN), host = buffer_in(p, TSR_MEMORY_HOST),
+                 scaled = buffer_in(p, TSR_MEMORY_HOST);
+  for (Buffer& buffer : p.buffers)
+    if (buffer.id == rests) buffer.memory = TSR_MEMORY_FILE;
+  add_action(p, TSR_ACTION_COPY, p.host_stream("file_in"), {read(rests), write(host)});
+  add_action(p, TSR_ACTION_COPY, p.host_stream("host"), {read(host), write(scaled)});
+  add_action(p, TSR_ACTION_COPY, p.host_stream("file_out"), {read(scaled), write(rests)});
   derive_dependencies(p);
   EXPECT_TRUE(is_clean(verify_rank(p)));
 }
