@@ -339,11 +339,13 @@ TEST_F(Hybrid, ReplicasAreNotSummed) {
   EXPECT_TRUE(has_diagnostic(verify_placement(p_), "which is an unreduced partial sum over replicate"));
 }
 
-TEST_F(Hybrid, MaximumOnTheOtherAxis) {
-  nth(p_, TSR_ACTION_REDUCE_SCATTER).reduce = TSR_REDUCE_MAX;
-  EXPECT_TRUE(has_diagnostic(verify_placement(p_),
-                             "which is an unreduced partial sum over replicate: the minimum or maximum of "
-                             "partial sums is not that of the sum"));
+TEST_F(Hybrid, MinimumOrMaximumOnTheOtherAxis) {
+  for (const uint32_t reduce : {TSR_REDUCE_MIN, TSR_REDUCE_MAX}) {
+    nth(p_, TSR_ACTION_REDUCE_SCATTER).reduce = reduce;
+    EXPECT_TRUE(has_diagnostic(verify_placement(p_),
+                               "which is an unreduced partial sum over replicate: the minimum or maximum of "
+                               "partial sums is not that of the sum"));
+  }
 }
 
 /// Local SGD: every rank its own parameters, averaged now and then.

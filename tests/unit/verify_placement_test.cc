@@ -86,9 +86,11 @@ TEST_F(DdpMeaning, AveragedInsteadOfSummed) {
   EXPECT_TRUE(has_diagnostic(verify_placement(program_), "scaled by 0.25"));
 }
 
-TEST_F(DdpMeaning, MaximumInsteadOfSum) {
-  nth(program_, TSR_ACTION_ALL_REDUCE, kGradients).reduce = TSR_REDUCE_MAX;
-  EXPECT_TRUE(has_diagnostic(verify_placement(program_), "its minimum or maximum over the axis has no meaning"));
+TEST_F(DdpMeaning, MinimumOrMaximumInsteadOfSum) {
+  for (const uint32_t reduce : {TSR_REDUCE_MIN, TSR_REDUCE_MAX}) {
+    nth(program_, TSR_ACTION_ALL_REDUCE, kGradients).reduce = reduce;
+    EXPECT_TRUE(has_diagnostic(verify_placement(program_), "its minimum or maximum over the axis has no meaning"));
+  }
 }
 
 TEST_F(DdpMeaning, ScaledGradient) {
