@@ -295,14 +295,17 @@ const Fault kUpdateFaults[] = {
 };
 INSTANTIATE_TEST_SUITE_P(Update, ModelRule, ::testing::ValuesIn(kUpdateFaults), name_of);
 
-/// The sum of the loss on a stream.
-Action& loss_sum(Program& p, std::string_view stream = "comm.") {
+/// The sum of an accumulator on a stream.
+Action& sum_of(Program& p, std::string_view accumulator, std::string_view stream = "comm.") {
   for (Action& action : p.actions)
-    if (is_collective(action.kind) && p.buffer(action.bindings[0].buffer).name == kLossAccumulator &&
+    if (is_collective(action.kind) && p.buffer(action.bindings[0].buffer).name == accumulator &&
         p.streams[action.stream].name.starts_with(stream))
       return action;
-  ADD_FAILURE() << "no sum of the loss";
+  ADD_FAILURE() << "no sum of " << accumulator;
   return p.actions.front();
+}
+Action& loss_sum(Program& p, std::string_view stream = "comm.") {
+  return sum_of(p, kLossAccumulator, stream);
 }
 
 const Fault kCollectiveFaults[] = {
@@ -350,6 +353,8 @@ const Fault kCollectiveFaults[] = {
      "which holds nothing that the model names; the model needs tokens mb=0"},
     {"loss_scattered", "ddp", 0, [](Program& p) { loss_sum(p).kind = TSR_ACTION_REDUCE_SCATTER; },
      "leaves each rank with a part of the loss, of which all need the whole"},
+    {"squares_scattered", "ddp", 0, [](Program& p) { sum_of(p, kSquaresAccumulator).kind = TSR_ACTION_REDUCE_SCATTER; },
+     "leaves each rank with a part of the sum of squares, of which all need the whole"},
     {"value_averaged", "tensor", 0,
      [](Program& p) { action_of(p, TSR_ACTION_ALL_REDUCE, "h.0.projected mb=0").reduce = TSR_REDUCE_AVG; },
      "reduces h.0.projected mb=0, which only a sum over an axis that splits tensors completes"},
