@@ -193,6 +193,8 @@ void ProgramSnapshot::Arrays::remember() {
     shown.add(a.counts, a.num_counts);
     shown.add(a.peers, a.num_peers);
   }
+  shown.add(&data_rank, 1);
+  shown.add(&optimizer, 1);
   shown.add(&view, 1);
   shown.remember();
 }

@@ -26,6 +26,7 @@ const std::map<std::string, JobFlags>& jobs() {
       {"fp16", {1, {"--dtype=fp16"}}},
       {"ddp", {2, {"--mesh=dp=2", "--strategy=dp=ddp"}}},
       {"fsdp", {2, {"--mesh=dp=2", "--strategy=dp=fsdp"}}},
+      {"frozen_fsdp", {2, {"--mesh=dp=2", "--strategy=dp=fsdp", "--freeze=wte.*,wpe.*,h.0.*"}}},
       {"zero3", {2, {"--mesh=dp=2", "--strategy=dp=zero3"}}},
       {"tensor", {2, {"--mesh=tp=2", "--strategy=tp=tensor"}}},
       {"all",
@@ -404,6 +405,17 @@ TEST(ModelRuleOfHomes, InAnotherPlaceInAnotherProgram) {
                              "program whose homes the host fills"));
   const auto reversed = [](Program& eval) { std::ranges::reverse(eval.homes); };
   EXPECT_TRUE(has_diagnostic({job("one").refusal_of_eval(0, reversed)}, "has other homes than the init program"));
+}
+
+// Of frozen parameters the values are all that homes keep.
+TEST(ModelRuleOfHomes, OfAFrozenParameterOwnedByBothRanks) {
+  const auto second_half = [](Program& init) {
+    for (Home& home : init.homes)
+      if (home.name == "wpe frozen") home.pieces.front().parameter_offset = home.pieces.front().num_elements;
+  };
+  EXPECT_TRUE(has_diagnostic({job("frozen_fsdp").refusal_of_init(0, second_half)},
+                             "the layout splits the value of wpe.weight over dp, but ranks 0 and 1 both own its "
+                             "elements 1024 to 2047"));
 }
 
 TEST(ModelRuleOfHomes, OwnedTwiceByOneRank) {

@@ -7,7 +7,7 @@
 #include "compile/lower.h"
 #include "compile/program_snapshot.h"
 #include "model/gpt2/gpt2.h"
-#include "passes/build_program.h"
+#include "tessera/error.hpp"
 
 namespace tessera::testing {
 namespace {
@@ -216,6 +216,73 @@ TEST(ProgramFields, OfTheModelAreShownToPasses) {
     EXPECT_EQ(v.segments[i].num_inputs, model().segments[i].inputs.size());
     EXPECT_EQ(v.segments[i].num_outputs, model().segments[i].outputs.size());
   }
+}
+
+// A pass that writes into what it is shown is found, wherever it writes.
+TEST(ProgramFields, AreWatchedWhileAPassSeesThem) {
+  Program shown = program();
+  tsr_strategy_interface tensor{};
+  tensor.struct_size = sizeof tensor;
+  shown.strategies = {{"tensor", 1, &tensor, nullptr}};
+  const ProgramSnapshot snapshot(shown, 1, 0);
+  const tsr_program_view& v = snapshot.view();
+  const auto is_watched = [&](const void* place) {
+    auto* byte = static_cast<unsigned char*>(const_cast<void*>(place));
+    *byte ^= 1;
+    bool is_found = false;
+    try {
+      snapshot.check_unchanged(nullptr);
+    } catch (const Error&) {
+      is_found = true;
+    }
+    *byte ^= 1;
+    return is_found;
+  };
+  EXPECT_NO_THROW(snapshot.check_unchanged(nullptr));
+  EXPECT_TRUE(is_watched(&v.num_actions));
+  EXPECT_TRUE(is_watched(&v.axes[1].num_ranks));
+  EXPECT_TRUE(is_watched(v.axes[1].name.ptr));
+  EXPECT_TRUE(is_watched(&v.strategies[0].role));
+  EXPECT_TRUE(is_watched(v.strategies[0].name.ptr));
+  EXPECT_TRUE(is_watched(&v.units[1].num_elements));
+  EXPECT_TRUE(is_watched(v.units[1].name.ptr));
+  EXPECT_TRUE(is_watched(&v.parameters[1].flags));
+  EXPECT_TRUE(is_watched(v.parameters[1].name.ptr));
+  EXPECT_TRUE(is_watched(&v.parameters[1].dims[0].extent));
+  EXPECT_TRUE(is_watched(&v.values[1].kind));
+  EXPECT_TRUE(is_watched(v.values[1].name.ptr));
+  EXPECT_TRUE(is_watched(&v.values[1].dims[0].extent));
+  EXPECT_TRUE(is_watched(&v.values[1].placements[1].kind));
+  EXPECT_TRUE(is_watched(&v.segments[1].block));
+  EXPECT_TRUE(is_watched(v.segments[1].name.ptr));
+  EXPECT_TRUE(is_watched(&v.segments[1].op->kind));
+  EXPECT_TRUE(is_watched(&v.segments[1].parameters[0]));
+  EXPECT_TRUE(is_watched(&v.segments[1].inputs[0]));
+  EXPECT_TRUE(is_watched(&v.segments[1].outputs[0]));
+  for (uint64_t i = 0; i < v.num_segments; ++i)
+    if (v.segments[i].rule->num_contractions > 0) {
+      EXPECT_TRUE(is_watched(&v.segments[i].rule->num_contractions));
+      EXPECT_TRUE(is_watched(&v.segments[i].rule->contractions[0].reduce));
+      break;
+    }
+  EXPECT_TRUE(is_watched(&v.layout[0].dim));
+  EXPECT_TRUE(is_watched(&v.layout[0].coordinates[1]));
+  EXPECT_TRUE(is_watched(&v.buffers[1].num_elements));
+  EXPECT_TRUE(is_watched(v.buffers[1].name.ptr));
+  EXPECT_TRUE(is_watched(&v.homes[0].unit));
+  EXPECT_TRUE(is_watched(v.homes[0].name.ptr));
+  EXPECT_TRUE(is_watched(&v.homes[0].pieces[0].num_elements));
+  EXPECT_TRUE(is_watched(&v.homes[0].roles[1].offset));
+  EXPECT_TRUE(is_watched(&v.streams[3].axis));
+  EXPECT_TRUE(is_watched(v.streams[3].name.ptr));
+  EXPECT_TRUE(is_watched(&v.groups[0].axis));
+  EXPECT_TRUE(is_watched(&v.groups[0].coordinates[1]));
+  EXPECT_TRUE(is_watched(&v.actions[0].tag));
+  EXPECT_TRUE(is_watched(&v.actions[0].bindings[0].offset));
+  EXPECT_TRUE(is_watched(&v.actions[0].counts[1]));
+  EXPECT_TRUE(is_watched(&v.actions[0].peers[1]));
+  EXPECT_TRUE(is_watched(&v.data_ranks[0]));
+  EXPECT_TRUE(is_watched(&v.optimizer->kind));
 }
 
 TEST(ProgramFields, AreInTheDigest) {

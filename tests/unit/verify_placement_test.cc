@@ -287,6 +287,40 @@ TEST_F(TensorMeaning, LossNeedsTheWholeVocabulary) {
   EXPECT_TRUE(has_diagnostic(verify_placement(base(mesh_)), "needs the whole of wte.weight, which is split over tp"));
 }
 
+// Stages find a parameter where the layout says, and nothing on them is left to be summed but what several add to.
+TEST_F(OtherAxes, WhatAStageTakesIsWhole) {
+  for (const Parameter& parameter : model_.parameters)
+    if (parameter.name != "wte.weight") split(parameter.name);
+  split("wte.weight", TSR_LAYOUT_REPLICATED).coordinates = {0, 1};
+  const Mesh mesh({{"pp", 2, TSR_SPLITS_LAYERS}});
+  Program clean = base(mesh);
+  finalize_program(clean);
+  zero_pads(clean);
+  const auto forward_of = [](Program& p, std::string_view segment) -> Action& {
+    return *std::ranges::find_if(p.actions, [&](const Action& a) {
+      return a.kind == TSR_ACTION_FORWARD && p.model->segments[a.segment].name == segment;
+    });
+  };
+  const auto rebind = [](Action& action, uint32_t slot, Binding to) {
+    to.slot = slot;
+    to.mode = TSR_MODE_READ;
+    for (Binding& binding : action.bindings)
+      if (binding.slot == slot) binding = to;
+  };
+  Program values = clean;  // an activation in a parameter's place
+  rebind(forward_of(values, "h.0.qkv"), TSR_SLOT(TSR_ROLE_PARAMETER, 0),
+         *forward_of(values, "h.0.ln_1").find(TSR_SLOT(TSR_ROLE_OUTPUT, 0)));
+  EXPECT_TRUE(has_diagnostic(verify_placement(values),
+                             "which is the same on all ranks of pp: the layout places it differently"));
+  Program sums = clean;  // the sum of the loss, of which each stage has a part, in a value's place
+  const auto loss = std::ranges::find(sums.actions, uint32_t{TSR_ACTION_LOSS}, &Action::kind);
+  Action& last = *std::ranges::find_if(std::reverse_iterator(sums.actions.end()), std::reverse_iterator(loss),
+                                       [](const Action& a) { return a.kind == TSR_ACTION_BACKWARD; });
+  rebind(last, TSR_SLOT(TSR_ROLE_OUTPUT_GRADIENT, 0), *loss->find(TSR_SLOT(TSR_ROLE_GRADIENT, 0)));
+  EXPECT_TRUE(
+      has_diagnostic(verify_placement(sums), "which is an unreduced partial sum over pp: the action needs the sum"));
+}
+
 TEST_F(OtherAxes, TiedGradientOverStages) {
   for (const Parameter& parameter : model_.parameters)
     if (parameter.name != "wte.weight") split(parameter.name);

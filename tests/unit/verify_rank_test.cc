@@ -112,6 +112,10 @@ const Fault kTableFaults[] = {
     {"piece_parameter", [](Program& p) { p.homes[0].pieces[0].parameter = -1; }, "has a piece of parameter -1"},
     {"piece_beyond_parameter", [](Program& p) { p.homes[0].pieces[0].parameter_offset = 1; },
      "the piece of wte.weight in home wte.weight reaches beyond the parameter's 768 elements"},
+    {"piece_begins_beyond_parameter", [](Program& p) { p.homes[0].pieces[0].parameter_offset = 769; },
+     "the piece of wte.weight in home wte.weight reaches beyond the parameter's 768 elements"},
+    {"piece_begins_beyond_home", [](Program& p) { p.homes[0].pieces[0].home_offset = 769; },
+     "reaches beyond the home's 768"},
     {"piece_beyond_home", [](Program& p) { p.homes[0].pieces[0].home_offset = 1; }, "reaches beyond the home's 768"},
     {"piece_overlap", [](Program& p) { p.homes[0].pieces.push_back(p.homes[0].pieces[0]); }, "pieces ascend"},
 };
