@@ -103,18 +103,27 @@ Diagnostics MutationJob::findings(int representative, const Change& change) cons
   }
 }
 
+namespace {
+
+std::string all_of(const Diagnostics& diagnostics) {
+  std::string text;
+  for (const std::string& diagnostic : diagnostics)
+    text += (text.empty() ? "" : "\n") + diagnostic;
+  return text;
+}
+
+}  // namespace
+
 std::string MutationJob::refusal_of_init(int representative, const Change& change) const {
   JobPrograms changed = compiled_.programs();
   change(changed.by_representative.at(representative).init);
-  const Diagnostics diagnostics = verify_job(compiled_.input(), changed);
-  return diagnostics.empty() ? "" : diagnostics.front();
+  return all_of(verify_job(compiled_.input(), changed));
 }
 
 std::string MutationJob::refusal_of_eval(int representative, const Change& change) const {
   JobPrograms changed = compiled_.programs();
   change(*changed.by_representative.at(representative).eval);
-  const Diagnostics diagnostics = verify_job(compiled_.input(), changed);
-  return diagnostics.empty() ? "" : diagnostics.front();
+  return all_of(verify_job(compiled_.input(), changed));
 }
 
 void MutationJob::run_rank(int rank, RankPrograms programs, const std::shared_ptr<KeyValueStore>& store,

@@ -100,7 +100,26 @@ const Fault kTableFaults[] = {
      },
      "group dp {0,2} must list ascending coordinates below 2"},
     {"layout_parameter", [](Program& p) { add_entry(p, 999); }, "for parameter 999"},
+    {"layout_axis", [](Program& p) { add_entry(p, 0).axis = 7; }, "for parameter 0 on axis 7, which do not exist"},
+    {"layout_rows_axis",
+     [](Program& p) {
+       LayoutEntry& rows = add_entry(p, kNamedDim);
+       rows.name = TSR_DIM_ROWS;
+       rows.axis = 7;
+     },
+     "for parameter -1 on axis 7, which do not exist"},
+    {"layout_named_dim", [](Program& p) { add_entry(p, kNamedDim).name = TSR_DIM_BATCH; },
+     "for parameter -1 on axis 0, which do not exist"},
+    {"layout_rows_of_a_parameter",
+     [](Program& p) {
+       LayoutEntry& rows = add_entry(p, 0);
+       rows.name = TSR_DIM_ROWS;
+       rows.dim = 2;
+     },
+     "splits dim 2"},
     {"layout_kind", [](Program& p) { add_entry(p, 0).kind = 9; }, "unknown kind 9"},
+    {"layout_kind_zero", [](Program& p) { add_entry(p, 0).kind = 0; }, "unknown kind 0"},
+    {"layout_dim_below", [](Program& p) { add_entry(p, 0).dim = -2; }, "splits dim -2"},
     {"layout_dim", [](Program& p) { add_entry(p, 0).dim = 2; }, "splits dim 2"},
     {"home_buffer", [](Program& p) { p.homes[0].roles[TSR_HOME_M].buffer = 12345; },
      "the m of home wte.weight is in buffer %12345, which does not exist"},
