@@ -403,6 +403,11 @@ TEST(ModelRuleOfHomes, InAnotherPlaceInAnotherProgram) {
   EXPECT_TRUE(has_diagnostic({job("one").refusal_of_eval(0, exchanged)},
                              "rank 0: its eval program has the value of h.0.ln_1.weight in another place than the "
                              "program whose homes the host fills"));
+  const auto without_value = [](Program& eval) {
+    std::ranges::find(eval.homes, "h.0.ln_1.bias", &Home::name)->roles[TSR_HOME_VALUE] = {};
+  };
+  EXPECT_TRUE(has_diagnostic({job("one").refusal_of_eval(0, without_value)},
+                             "which holds zeros; the model needs h.0.ln_1.bias"));
   const auto reversed = [](Program& eval) { std::ranges::reverse(eval.homes); };
   EXPECT_TRUE(has_diagnostic({job("one").refusal_of_eval(0, reversed)}, "has other homes than the init program"));
 }

@@ -74,6 +74,14 @@ TEST_F(MatchRanks, OneOfEachClassWhereGroupsAreWhole) {
   EXPECT_EQ(matched.transfers[0].receiver.rank, 3);
 }
 
+TEST_F(MatchRanks, AnAllToAllIsOneMatch) {
+  for (const int stage : {0, 1})
+    on(stage, TSR_ACTION_ALL_TO_ALL, {read(x_), write(persistent(stages_[stage], "y", 6, TSR_BUFFER_PLUGIN))}, {1, {}});
+  const MatchedOps matched = match();
+  EXPECT_TRUE(is_clean(diagnostics_));
+  EXPECT_EQ(matched.collectives.size(), 2u);  // one in each stage
+}
+
 TEST_F(MatchRanks, FindingsNameTheFirstRanksOfTheClasses) {
   sum(0, {0, {}});
   sum(0, {0, {}});

@@ -246,6 +246,12 @@ const Fault kActionFaults[] = {
                      [](const Binding& b) { return b.slot == TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_CLIP); });
      },
      "does not read the result of clip"},
+    {"predicate_that_adds_to_clip",
+     [](Program& p) {
+       for (Binding& b : first(p, TSR_ACTION_OPTIMIZER).bindings)
+         if (b.slot == TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_CLIP)) b.mode = TSR_MODE_ADD;
+     },
+     "does not read the result of clip"},
     {"dependency_forwards", [](Program& p) { p.actions[3].dependencies = {3}; },
      "waits for #3, which is not before it"},
 };
@@ -355,6 +361,28 @@ const Fault kCollectiveFaults[] = {
      "needs src and a dst to write, or in place dst with mode add"},
     {"sum_in_place_with_write", [](Program& p) { collective(p, TSR_ACTION_ALL_REDUCE, {write(made(p, 4))}, 1); },
      "needs src and a dst to write, or in place dst with mode add"},
+    {"recv_with_source",
+     [](Program& p) {
+       collective(p, TSR_ACTION_RECV, {read(made(p, 4)), write(made(p, 4))}, 0, 1);
+     },
+     "needs a dst to write and nothing else"},
+    {"recv_that_adds", [](Program& p) { collective(p, TSR_ACTION_RECV, {add(made(p, 4))}, 0, 1); },
+     "needs a dst to write and nothing else"},
+    {"broadcast_off_the_root_with_source",
+     [](Program& p) {
+       collective(p, TSR_ACTION_BROADCAST, {read(made(p, 4)), write(made(p, 4))}, 0, 1);
+     },
+     "needs off the root a dst and nothing else"},
+    {"broadcast_on_the_root_without_source",
+     [](Program& p) { collective(p, TSR_ACTION_BROADCAST, {write(made(p, 4))}, 0, 0); },
+     "needs on the root src and dst, or in place dst with mode add"},
+    {"reduce_off_the_root_with_destination",
+     [](Program& p) {
+       collective(p, TSR_ACTION_REDUCE, {read(made(p, 4)), write(made(p, 4))}, 1, 1);
+     },
+     "needs off the root a src and nothing else"},
+    {"all_to_all_in_place", [](Program& p) { collective(p, TSR_ACTION_ALL_TO_ALL, {add(made(p, 4))}); },
+     "needs src and a dst to write; it is never in place"},
     {"send_with_destination",
      [](Program& p) {
        collective(p, TSR_ACTION_SEND, {read(made(p, 4)), write(made(p, 4))}, 0, 1);
