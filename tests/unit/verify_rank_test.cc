@@ -366,23 +366,6 @@ const Fault kCollectiveFaults[] = {
        collective(p, TSR_ACTION_RECV, {read(made(p, 4)), write(made(p, 4))}, 0, 1);
      },
      "needs a dst to write and nothing else"},
-    {"recv_that_adds", [](Program& p) { collective(p, TSR_ACTION_RECV, {add(made(p, 4))}, 0, 1); },
-     "needs a dst to write and nothing else"},
-    {"broadcast_off_the_root_with_source",
-     [](Program& p) {
-       collective(p, TSR_ACTION_BROADCAST, {read(made(p, 4)), write(made(p, 4))}, 0, 1);
-     },
-     "needs off the root a dst and nothing else"},
-    {"broadcast_on_the_root_without_source",
-     [](Program& p) { collective(p, TSR_ACTION_BROADCAST, {write(made(p, 4))}, 0, 0); },
-     "needs on the root src and dst, or in place dst with mode add"},
-    {"reduce_off_the_root_with_destination",
-     [](Program& p) {
-       collective(p, TSR_ACTION_REDUCE, {read(made(p, 4)), write(made(p, 4))}, 1, 1);
-     },
-     "needs off the root a src and nothing else"},
-    {"all_to_all_in_place", [](Program& p) { collective(p, TSR_ACTION_ALL_TO_ALL, {add(made(p, 4))}); },
-     "needs src and a dst to write; it is never in place"},
     {"send_with_destination",
      [](Program& p) {
        collective(p, TSR_ACTION_SEND, {read(made(p, 4)), write(made(p, 4))}, 0, 1);
