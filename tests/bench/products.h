@@ -1,6 +1,7 @@
 // The matrix products of a training step of GPT-2 with nothing between them: what limits a step in float32.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <vector>
