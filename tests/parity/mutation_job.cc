@@ -103,27 +103,18 @@ Diagnostics MutationJob::findings(int representative, const Change& change) cons
   }
 }
 
-namespace {
-
-std::string all_of(const Diagnostics& diagnostics) {
-  std::string text;
-  for (const std::string& diagnostic : diagnostics)
-    text += (text.empty() ? "" : "\n") + diagnostic;
-  return text;
-}
-
-}  // namespace
-
 std::string MutationJob::refusal_of_init(int representative, const Change& change) const {
   JobPrograms changed = compiled_.programs();
   change(changed.by_representative.at(representative).init);
-  return all_of(verify_job(compiled_.input(), changed));
+  const Diagnostics diagnostics = verify_job(compiled_.input(), changed);
+  return diagnostics.empty() ? "" : diagnostics.front();
 }
 
 std::string MutationJob::refusal_of_eval(int representative, const Change& change) const {
   JobPrograms changed = compiled_.programs();
   change(*changed.by_representative.at(representative).eval);
-  return all_of(verify_job(compiled_.input(), changed));
+  const Diagnostics diagnostics = verify_job(compiled_.input(), changed);
+  return diagnostics.empty() ? "" : diagnostics.front();
 }
 
 void MutationJob::run_rank(int rank, RankPrograms programs, const std::shared_ptr<KeyValueStore>& store,
