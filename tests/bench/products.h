@@ -10,8 +10,8 @@
 
 namespace tessera::testing {
 
-/// Linear layers and the head, by oneDNN's sgemm with one thread, in memory as large as a step's: weights and their
-/// gradients of all layers, activations of one layer. Attention's products are not among them.
+/// Linear layers and the head, by oneDNN's sgemm with one thread, in memory as large as a step's: weights, their
+/// gradients and activations of all layers. Attention's products are not among them.
 class Products {
  public:
   struct Sizes {
@@ -22,7 +22,7 @@ class Products {
       : sizes_(sizes),
         weights_(sizes.layers * 12 * sizes.width * sizes.width + sizes.vocabulary * sizes.width, 0.01f),
         gradients_(weights_.size(), 0.01f),
-        in_(sizes.tokens * 4 * sizes.width, 0.01f),
+        in_(sizes.layers * sizes.tokens * 4 * sizes.width, 0.01f),
         out_(in_.size(), 0.01f),
         logits_(std::min(sizes.tokens, kLogitRows) * sizes.vocabulary, 0.01f) {}
 
@@ -41,25 +41,23 @@ class Products {
   /// Rows of logits that the CPU device computes at once: 64 MiB for GPT-2's vocabulary.
   static constexpr uint64_t kLogitRows = 320;
 
-  using Linear = void (Products::*)(uint64_t offset, uint64_t in, uint64_t out);
+  using Linear = void (Products::*)(uint64_t weight, uint64_t at, uint64_t in, uint64_t out);
 
   void each_linear(uint64_t layer, Linear product) {
-    const uint64_t c = sizes_.width, first = layer * 12 * c * c;
-    (this->*product)(first, c, 3 * c);
-    (this->*product)(first + 3 * c * c, c, c);
-    (this->*product)(first + 4 * c * c, c, 4 * c);
-    (this->*product)(first + 8 * c * c, 4 * c, c);
+    const uint64_t c = sizes_.width, first = layer * 12 * c * c, at = layer * sizes_.tokens * 4 * c;
+    (this->*product)(first, at, c, 3 * c);
+    (this->*product)(first + 3 * c * c, at, c, c);
+    (this->*product)(first + 4 * c * c, at, c, 4 * c);
+    (this->*product)(first + 8 * c * c, at, 4 * c, c);
   }
 
-  void forward(uint64_t offset, uint64_t in, uint64_t out) {
-    cpu::matmul({sizes_.tokens, out, in}, {in_.data(), in}, {&weights_[offset], out}, {out_.data(), out}, false, 1);
+  void forward(uint64_t weight, uint64_t at, uint64_t in, uint64_t out) {
+    cpu::matmul({sizes_.tokens, out, in}, {&in_[at], in}, {&weights_[weight], out}, {&out_[at], out}, false, 1);
   }
 
-  void backward(uint64_t offset, uint64_t in, uint64_t out) {
-    cpu::matmul({sizes_.tokens, in, out}, {out_.data(), out}, {&weights_[offset], out, true}, {in_.data(), in}, false,
-                1);
-    cpu::matmul({in, out, sizes_.tokens}, {in_.data(), in, true}, {out_.data(), out}, {&gradients_[offset], out}, false,
-                1);
+  void backward(uint64_t weight, uint64_t at, uint64_t in, uint64_t out) {
+    cpu::matmul({sizes_.tokens, in, out}, {&out_[at], out}, {&weights_[weight], out, true}, {&in_[at], in}, false, 1);
+    cpu::matmul({in, out, sizes_.tokens}, {&in_[at], in, true}, {&out_[at], out}, {&gradients_[weight], out}, false, 1);
   }
 
   void head() {

@@ -30,7 +30,7 @@ TESSERA_SIMD_DECLARE(
     bool sum_squares_within(const float* values, size_t num_elements, uint32_t first, uint32_t bound, uint32_t exponent,
                             double* high, double* low);)
 
-/// Magnitudes from `first` on, below `bound`; `exponent` is the largest of theirs.
+/// Magnitudes from `first` on, below `bound`; `exponent` is their largest exponent.
 struct ExponentWindow {
   uint32_t exponent, first, bound;
 
