@@ -1,8 +1,8 @@
 // Speed of training on CPUs against its limit, in one run: the products of a step alone, one rank, then ddp, fsdp and
 // zero3 over ranks of one thread each, over gloo. They take turns, so that what else the machine does meets all of
 // them; ratios are of medians.
-//     strategies_bench [--rounds N] [--steps N] [--batch-size N] [--seq-len N] [--model NAME] [--nproc N] [--dtype
-//     TYPE]
+//     strategies_bench [--rounds N] [--steps N] [--batch-size N] [--seq-len N] [--model NAME] [--nproc N]
+//                      [--dtype TYPE]
 #include <algorithm>
 #include <cstdio>
 #include <fstream>

@@ -172,6 +172,16 @@ class OtherAxes : public ::testing::Test {
     entry.dim = dim;
     return entry;
   }
+  /// Over two stages, which share the tied embedding.
+  Program over_stages() {
+    for (const Parameter& parameter : model_.parameters)
+      if (parameter.name != "wte.weight") split(parameter.name);
+    split("wte.weight", TSR_LAYOUT_REPLICATED).coordinates = {0, 1};
+    Program program = base(stages_);
+    finalize_program(program);
+    zero_pads(program);
+    return program;
+  }
   /// After each action of that kind and segment: the sum over the axis of what it binds to the slot.
   static void sum_after(Program& program, uint32_t kind, std::string_view segment, uint32_t slot) {
     const size_t index = static_cast<size_t>(
@@ -192,6 +202,7 @@ class OtherAxes : public ::testing::Test {
   }
 
   const Model model_;
+  const Mesh stages_{{{"pp", 2, TSR_SPLITS_LAYERS}}};
   Layout layout_;
 };
 
@@ -289,13 +300,7 @@ TEST_F(TensorMeaning, LossNeedsTheWholeVocabulary) {
 
 // Stages find a parameter where the layout says, and nothing on them is left to be summed but what several add to.
 TEST_F(OtherAxes, WhatAStageTakesIsWhole) {
-  for (const Parameter& parameter : model_.parameters)
-    if (parameter.name != "wte.weight") split(parameter.name);
-  split("wte.weight", TSR_LAYOUT_REPLICATED).coordinates = {0, 1};
-  const Mesh mesh({{"pp", 2, TSR_SPLITS_LAYERS}});
-  Program clean = base(mesh);
-  finalize_program(clean);
-  zero_pads(clean);
+  const Program clean = over_stages();
   const auto forward_of = [](Program& p, std::string_view segment) -> Action& {
     return *std::ranges::find_if(p.actions, [&](const Action& a) {
       return a.kind == TSR_ACTION_FORWARD && p.model->segments[a.segment].name == segment;
@@ -312,7 +317,7 @@ TEST_F(OtherAxes, WhatAStageTakesIsWhole) {
          *forward_of(values, "h.0.ln_1").find(TSR_SLOT(TSR_ROLE_OUTPUT, 0)));
   EXPECT_TRUE(has_diagnostic(verify_placement(values),
                              "which is the same on all ranks of pp: the layout places it differently"));
-  Program sums = clean;  // the sum of the loss, of which each stage has a part, in a value's place
+  Program sums = clean;  // the tied embedding's gradient, of which each stage has a part, in a value's place
   const auto loss = std::ranges::find(sums.actions, uint32_t{TSR_ACTION_LOSS}, &Action::kind);
   Action& last = *std::ranges::find_if(std::reverse_iterator(sums.actions.end()), std::reverse_iterator(loss),
                                        [](const Action& a) { return a.kind == TSR_ACTION_BACKWARD; });
@@ -322,13 +327,7 @@ TEST_F(OtherAxes, WhatAStageTakesIsWhole) {
 }
 
 TEST_F(OtherAxes, TiedGradientOverStages) {
-  for (const Parameter& parameter : model_.parameters)
-    if (parameter.name != "wte.weight") split(parameter.name);
-  split("wte.weight", TSR_LAYOUT_REPLICATED).coordinates = {0, 1};
-  const Mesh mesh({{"pp", 2, TSR_SPLITS_LAYERS}});
-  Program program = base(mesh);
-  finalize_program(program);
-  zero_pads(program);
+  Program program = over_stages();
   EXPECT_TRUE(is_clean(verify_placement(program)));
   remove_stream(program, "comm.pp.completion");
   EXPECT_TRUE(
