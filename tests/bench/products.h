@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "cpu-device/kernels/loss/lm_head.h"
 #include "cpu-device/kernels/matmul.h"
+#include "model/gpt2/gpt2_config.h"
 
 namespace tessera::testing {
 
@@ -14,17 +16,9 @@ namespace tessera::testing {
 /// gradients and activations of all layers. Attention's products are not among them.
 class Products {
  public:
-  struct Sizes {
-    uint64_t layers, width, vocabulary, tokens;
-  };
-
-  explicit Products(const Sizes& sizes)
-      : sizes_(sizes),
-        weights_(sizes.layers * 12 * sizes.width * sizes.width + sizes.vocabulary * sizes.width, 0.01f),
-        gradients_(weights_.size(), 0.01f),
-        in_(sizes.layers * sizes.tokens * 4 * sizes.width, 0.01f),
-        out_(in_.size(), 0.01f),
-        logits_(std::min(sizes.tokens, kLogitRows) * sizes.vocabulary, 0.01f) {}
+  Products(const host::Gpt2Config& model, uint64_t tokens)
+      : Products({static_cast<uint64_t>(model.num_layers), static_cast<uint64_t>(model.embed),
+                  static_cast<uint64_t>(model.vocab), tokens}) {}
 
   /// Milliseconds of one step's products.
   double run_ms() {
@@ -38,8 +32,18 @@ class Products {
   }
 
  private:
-  /// Rows of logits that the CPU device computes at once: 64 MiB for GPT-2's vocabulary.
-  static constexpr uint64_t kLogitRows = 320;
+  struct Sizes {
+    uint64_t layers, width, vocabulary, tokens;
+  };
+
+  explicit Products(const Sizes& sizes)
+      : sizes_(sizes),
+        weights_(sizes.layers * 12 * sizes.width * sizes.width + sizes.vocabulary * sizes.width, 0.01f),
+        gradients_(weights_.size(), 0.01f),
+        in_(sizes.layers * sizes.tokens * 4 * sizes.width, 0.01f),
+        out_(in_.size(), 0.01f),
+        logit_rows_(cpu::loss_chunk_length(sizes.tokens, sizes.vocabulary)),
+        logits_(logit_rows_ * sizes.vocabulary, 0.01f) {}
 
   using Linear = void (Products::*)(uint64_t weight, uint64_t at, uint64_t in, uint64_t out);
 
@@ -62,8 +66,8 @@ class Products {
 
   void head() {
     const uint64_t c = sizes_.width, v = sizes_.vocabulary, table = sizes_.layers * 12 * c * c;
-    for (uint64_t done = 0; done < sizes_.tokens; done += kLogitRows) {
-      const uint64_t rows = std::min(kLogitRows, sizes_.tokens - done);
+    for (uint64_t done = 0; done < sizes_.tokens; done += logit_rows_) {
+      const uint64_t rows = std::min(logit_rows_, sizes_.tokens - done);
       const float* x = &in_[done * c];
       cpu::matmul({rows, v, c}, {x, c}, {&weights_[table], c, true}, {logits_.data(), v}, false, 1);
       cpu::matmul({rows, c, v}, {logits_.data(), v}, {&weights_[table], c}, {&out_[done * c], c}, false, 1);
@@ -72,7 +76,9 @@ class Products {
   }
 
   const Sizes sizes_;
-  std::vector<float> weights_, gradients_, in_, out_, logits_;
+  std::vector<float> weights_, gradients_, in_, out_;
+  const uint64_t logit_rows_;  // that the CPU device computes at once
+  std::vector<float> logits_;
 };
 
 }  // namespace tessera::testing

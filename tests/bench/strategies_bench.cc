@@ -22,12 +22,6 @@
 namespace tessera::testing {
 namespace {
 
-/// Layers, width, vocabulary.
-const std::map<std::string, Products::Sizes> kSizes = {{"gpt2", {12, 768, 50257, 0}},
-                                                       {"gpt2_medium", {24, 1024, 50257, 0}},
-                                                       {"gpt2_large", {36, 1280, 50257, 0}},
-                                                       {"gpt2_xl", {48, 1600, 50257, 0}}};
-
 struct Contender {
   std::string name;
   std::string ranks;  ///< "0": the products alone
@@ -43,9 +37,8 @@ struct Contender {
 };
 
 void run_products(Contender& contender, const BenchOptions& options) {
-  Products::Sizes sizes = kSizes.at(options.at("--model"));
-  sizes.tokens = std::stoull(options.at("--batch-size")) * std::stoull(options.at("--seq-len"));
-  const auto products = std::make_unique<Products>(sizes);
+  const uint64_t tokens = std::stoull(options.at("--batch-size")) * std::stoull(options.at("--seq-len"));
+  const auto products = std::make_unique<Products>(host::gpt2_config_by_name(options.at("--model")).value(), tokens);
   products->run_ms();
   for (int step = 1; step < std::stoi(options.at("--steps")); ++step)
     contender.step_ms.push_back(products->run_ms());
@@ -105,7 +98,7 @@ void bench(int argc, char** argv) {
                                              {"--dtype", "float32"},
                                              {"--nproc", "2"}});
   std::vector<Contender> contenders;
-  if (kSizes.contains(options.at("--model"))) contenders.push_back({"products alone", "0", {}});
+  if (host::gpt2_config_by_name(options.at("--model"))) contenders.push_back({"products alone", "0", {}});
   contenders.push_back({"one rank", "1", {}});
   for (const char* strategy : {"ddp", "fsdp", "zero3"})
     contenders.push_back({strategy, options.at("--nproc"), {"--strategy", strategy, "--comm", "gloo"}});
