@@ -1,7 +1,9 @@
 // What offload to files costs on this machine, and how well it is predicted. In each round, in turns: the disk with the
-// store's own pattern, tessera bench rates, then steps without offload, with optimizer-state to file, and with stream
-// to file; where the system allows it also without offload but paging, in the memory that stream took. Predictions are
-// by the rates of the same round, ratios by round; what is shown is their median. Losses must be equal to the bit.
+// store's own pattern, tessera bench rates, then steps with optimizer-state to file, and with stream to file; where the
+// system allows it also without offload but paging, in the memory that stream took; and before each of them steps
+// without offload. Predictions are by the rates of the same round. The bound takes ops as long as they took in the steps
+// without offload right before, as a machine that other work uses changes its speed. Ratios are by round; what is shown
+// is their median. Losses must be equal to the bit.
 //     offload_bench [--size short|char|deep|gpt2] [--folder FOLDER] [--rounds N] [--paging true|false] [--threads N]
 //                   [--steps N] [--batch-size N] [--seq-len N] [--grad-accum N] [--offload-chunk SIZE] [--mib N]
 #include <cstdio>
@@ -113,10 +115,11 @@ class OffloadBench {
                 options_.at("--folder"), "--offload-chunk", options_.at("--offload-chunk")} +
               job(),
           "bench rates");
-      for (Contender& contender : contenders_) {
-        train(contender);
-        if (!contender.is_paging) predict(contender);
-      }
+      for (size_t i = 1; i < contenders_.size(); ++i)
+        for (Contender* contender : {&contenders_[0], &contenders_[i]}) {
+          train(*contender);
+          if (!contender->is_paging) predict(*contender);
+        }
     }
   }
 
@@ -124,6 +127,16 @@ class OffloadBench {
 
  private:
   std::string rates_file() const { return folder_.path("rates.json"); }
+
+  /// The same with ops as fast as they were in the last steps without offload.
+  std::string rates_in_steps() const {
+    json rates = json::parse(std::ifstream(rates_file()));
+    for (json& op : rates["ops"])
+      op["seconds"] = op["seconds"].get<double>() / contenders_[0].predicted.back();
+    const std::string file = folder_.path("rates_in_steps.json");
+    std::ofstream(file) << rates;
+    return file;
+  }
 
   void write_deep_model() const {
     std::ofstream(folder_.path("config.json"))
@@ -202,10 +215,14 @@ class OffloadBench {
   }
 
   void predict(Contender& contender) const {
-    const json time = json::parse(run(
-        Flags{tessera_program(), "plan", "--json", "--rates", rates_file()} + job() + contender.flags, "plan"))["time"];
-    contender.predicted.push_back(time["predicted_seconds"].get<double>() * 1e3 / contender.step_ms.back());
-    contender.bound.push_back(contender.step_ms.back() / (time["bound_seconds"].get<double>() * 1e3));
+    const double seconds = contender.step_ms.back() / 1e3;
+    contender.predicted.push_back(planned_seconds(contender, rates_file(), "predicted_seconds") / seconds);
+    contender.bound.push_back(seconds / planned_seconds(contender, rates_in_steps(), "bound_seconds"));
+  }
+
+  double planned_seconds(const Contender& contender, const std::string& rates, const char* what) const {
+    const Flags plan{tessera_program(), "plan", "--json", "--rates", rates};
+    return json::parse(run(plan + job() + contender.flags, "plan"))["time"][what].get<double>();
   }
 
   const Contender& streamed() const { return contenders_[2]; }
@@ -240,7 +257,7 @@ void OffloadBench::print() const {
   }
   std::printf(
       "predicted: of the measured time, by tessera bench rates in the same round; of bound: measured over the "
-      "least by compute and copies\n");
+      "least by compute, as long as in the steps without offload before, and copies\n");
   if (!paging_)
     std::printf("skipped: paging (--paging false)\n");
   else if (!paging_->obstacle().empty())
