@@ -16,6 +16,12 @@ if(TESSERA_SANITIZE)
   target_compile_options(tessera_flags INTERFACE -fsanitize=${TESSERA_SANITIZE} -fno-sanitize=vptr
                                                  -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(tessera_flags INTERFACE -fsanitize=${TESSERA_SANITIZE})
+  # For sources, since compilers differ in how they say it.
+  set(checks TESSERA_CHECKS_ADDRESSES)
+  if(TESSERA_SANITIZE MATCHES thread)
+    set(checks TESSERA_CHECKS_THREADS)
+  endif()
+  target_compile_definitions(tessera_flags INTERFACE TESSERA_IS_SANITIZED ${checks})
   # `#pragma omp simd` on loops that are too instrumented to be vectorized.
   target_compile_options(tessera_flags INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-pass-failed>)
 endif()

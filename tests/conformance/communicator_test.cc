@@ -280,7 +280,7 @@ TEST_P(Conformance, AllToAll) {
 TESSERA_OVER(transports, Conformance, kGroupSizes);
 
 // Under sanitizers, where each element takes ten times as long, a third is just longer than a piece.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef TESSERA_IS_SANITIZED
 constexpr uint64_t kHugeCount = 400'009;
 #else
 constexpr uint64_t kHugeCount = 1'000'003;

@@ -19,7 +19,7 @@ bool is_first_shard() {
 
 // The thread sanitizer does not see how threads of OpenMP, which oneDNN's teams are, end before their memory is freed;
 // nor the atomics by which oneDNN, which is not built for it, hands a description from its cache to another thread.
-#if defined(__SANITIZE_THREAD__)
+#ifdef TESSERA_CHECKS_THREADS
 extern "C" const char* __tsan_default_suppressions();
 extern "C" const char* __tsan_default_suppressions() {
   return "race:_dl_deallocate_tls\nrace:libdnnl.so\nrace:dnnl::primitive_desc_base\n";
@@ -27,13 +27,11 @@ extern "C" const char* __tsan_default_suppressions() {
 #endif
 
 // clang's OpenMP does not free what it kept for the largest team once teams have become smaller.
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
+#ifdef TESSERA_CHECKS_ADDRESSES
 extern "C" const char* __lsan_default_suppressions();
 extern "C" const char* __lsan_default_suppressions() {
   return "leak:libomp.so\n";
 }
-#endif
 #endif
 
 int main(int argc, char** argv) {

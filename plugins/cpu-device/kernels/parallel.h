@@ -7,14 +7,7 @@
 #include <mutex>
 
 // The thread sanitizer cannot see how OpenMP's threads wait for each other: under it, a team is made of plain threads.
-#if defined(__SANITIZE_THREAD__)
-#define TESSERA_PLAIN_THREADS 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define TESSERA_PLAIN_THREADS 1
-#endif
-#endif
-#ifdef TESSERA_PLAIN_THREADS
+#ifdef TESSERA_CHECKS_THREADS
 #include <thread>
 #include <vector>
 #endif
@@ -39,7 +32,7 @@ void parallel_for(int num_threads, uint64_t num_items, uint64_t grain, const Bod
   const auto run_part = [&](int thread) {
     if (cut(thread) < cut(thread + 1)) body(cut(thread), cut(thread + 1), thread);
   };
-#ifdef TESSERA_PLAIN_THREADS
+#ifdef TESSERA_CHECKS_THREADS
   std::vector<std::thread> team;
   for (int thread = 1; thread < num_threads; ++thread)
     team.emplace_back(run_part, thread);

@@ -178,7 +178,7 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   for (size_t i = 1; i <= a.size(); ++i) {
     row[0] = i;
     for (size_t j = 1; j <= b.size(); ++j) {
-      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      row[j] = std::min(std::min(last[j], row[j - 1]) + 1, last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1));
       // A swap of neighbours (--setps) is one mistake, not two.
       if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
         row[j] = std::min(row[j], before_last[j - 2] + 1);
@@ -193,6 +193,8 @@ std::string nearest(std::string_view given, std::span<const std::string> known) 
   // Of names with up to five letters one may differ: --lt is --lr.
   size_t best_distance = std::max<size_t>(1, given.size() / 3) + 1;
   for (const std::string& name : known) {
+    // The distance is at least the difference of the lengths: words of megabytes are far from all names.
+    if (std::max(given.size(), name.size()) - std::min(given.size(), name.size()) >= best_distance) continue;
     const size_t distance = edit_distance(given, name);
     if (distance < best_distance) {
       best = name;

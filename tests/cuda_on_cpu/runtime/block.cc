@@ -11,7 +11,7 @@ constinit thread_local dim3 blockDim, gridDim;
 namespace cuda_on_cpu {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__)
+#ifdef TESSERA_CHECKS_ADDRESSES
 constexpr size_t kRedZoneBytes = 0;  // the sanitizer has one of its own, which may not be read either
 #else
 constexpr size_t kRedZoneBytes = 64;

@@ -6,10 +6,10 @@
 #include <new>
 #include <utility>
 
-#if defined(__SANITIZE_ADDRESS__)
+#ifdef TESSERA_CHECKS_ADDRESSES
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
-#elif defined(__SANITIZE_THREAD__)
+#elif defined(TESSERA_CHECKS_THREADS)
 #include <sanitizer/tsan_interface.h>
 #endif
 
@@ -42,7 +42,7 @@ namespace cuda_on_cpu {
 namespace {
 
 constexpr size_t kPageBytes = 4096;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef TESSERA_IS_SANITIZED
 constexpr size_t kStackBytes = 64 * kPageBytes;
 #else
 constexpr size_t kStackBytes = 16 * kPageBytes;
@@ -65,15 +65,15 @@ Fibre::Fibre(std::function<void()> work) : work_(std::move(work)), stack_(make_s
   *--top = 0;
   *--top = reinterpret_cast<uintptr_t>(&Fibre::enter);
   paused_at_ = top - 6;
-#if defined(__SANITIZE_THREAD__)
+#ifdef TESSERA_CHECKS_THREADS
   own_sanitizer_ = __tsan_create_fiber(0);
 #endif
 }
 
 Fibre::~Fibre() {
-#if defined(__SANITIZE_ADDRESS__)
+#ifdef TESSERA_CHECKS_ADDRESSES
   __asan_unpoison_memory_region(stack_, kStackBytes);
-#elif defined(__SANITIZE_THREAD__)
+#elif defined(TESSERA_CHECKS_THREADS)
   __tsan_destroy_fiber(own_sanitizer_);
 #endif
   munmap(stack_ - kPageBytes, kPageBytes + kStackBytes);
@@ -81,15 +81,15 @@ Fibre::~Fibre() {
 
 bool Fibre::resume() {
   resumed = this;
-#if defined(__SANITIZE_ADDRESS__)
+#ifdef TESSERA_CHECKS_ADDRESSES
   void* fake_stack = nullptr;
   __sanitizer_start_switch_fiber(&fake_stack, stack_, kStackBytes);
-#elif defined(__SANITIZE_THREAD__)
+#elif defined(TESSERA_CHECKS_THREADS)
   resumer_sanitizer_ = __tsan_get_current_fiber();
   __tsan_switch_to_fiber(own_sanitizer_, 0);
 #endif
   cuda_on_cpu_switch(&resumed_from_, paused_at_);
-#if defined(__SANITIZE_ADDRESS__)
+#ifdef TESSERA_CHECKS_ADDRESSES
   __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
 #endif
   return has_returned_;
@@ -101,20 +101,20 @@ void Fibre::pause() {
 
 void Fibre::leave(bool has_returned) {
   has_returned_ = has_returned;
-#if defined(__SANITIZE_ADDRESS__)
+#ifdef TESSERA_CHECKS_ADDRESSES
   __sanitizer_start_switch_fiber(&own_sanitizer_, resumer_stack_, resumer_stack_bytes_);
-#elif defined(__SANITIZE_THREAD__)
+#elif defined(TESSERA_CHECKS_THREADS)
   __tsan_switch_to_fiber(resumer_sanitizer_, 0);
 #endif
   cuda_on_cpu_switch(&paused_at_, resumed_from_);
-#if defined(__SANITIZE_ADDRESS__)
+#ifdef TESSERA_CHECKS_ADDRESSES
   __sanitizer_finish_switch_fiber(own_sanitizer_, &resumer_stack_, &resumer_stack_bytes_);
 #endif
 }
 
 void Fibre::enter() {
   Fibre& self = *resumed;
-#if defined(__SANITIZE_ADDRESS__)
+#ifdef TESSERA_CHECKS_ADDRESSES
   __sanitizer_finish_switch_fiber(nullptr, &self.resumer_stack_, &self.resumer_stack_bytes_);
 #endif
   for (;;) {

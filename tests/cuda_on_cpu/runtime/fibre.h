@@ -31,10 +31,10 @@ class Fibre {
   void* resumed_from_ = nullptr;
   bool has_returned_ = true;
   // What sanitizers know the two stacks by.
-  void* own_sanitizer_ = nullptr;
-  void* resumer_sanitizer_ = nullptr;
-  const void* resumer_stack_ = nullptr;
-  size_t resumer_stack_bytes_ = 0;
+  [[maybe_unused]] void* own_sanitizer_ = nullptr;
+  [[maybe_unused]] void* resumer_sanitizer_ = nullptr;
+  [[maybe_unused]] const void* resumer_stack_ = nullptr;
+  [[maybe_unused]] size_t resumer_stack_bytes_ = 0;
 };
 
 }  // namespace cuda_on_cpu
