@@ -16,7 +16,7 @@ if(TESSERA_SANITIZE)
   target_compile_options(tessera_flags INTERFACE -fsanitize=${TESSERA_SANITIZE} -fno-sanitize=vptr
                                                  -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(tessera_flags INTERFACE -fsanitize=${TESSERA_SANITIZE})
-  # For sources, since compilers differ in how they say it.
+  # For sources, since compilers have different macros for it.
   set(checks TESSERA_CHECKS_ADDRESSES)
   if(TESSERA_SANITIZE MATCHES thread)
     set(checks TESSERA_CHECKS_THREADS)

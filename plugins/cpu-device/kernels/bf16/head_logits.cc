@@ -27,10 +27,8 @@ class Forward : public Kernel {
 
   void run(void* const* pointers) override {
     float* logits = logits_.in(pointers);
-    for_each_tile(product_.grid(), num_threads_, [&](const Tile& tile, uint64_t) {
-      product_.run(tile, input_.in<const uint16_t>(pointers), table_.in<const uint16_t>(pointers),
-                   logits + tile.row * shape_.vocabulary + tile.column);
-    });
+    product_.run_in_place(input_.in<const uint16_t>(pointers), table_.in<const uint16_t>(pointers), logits,
+                          num_threads_);
     find_row_maxima(shape_, num_tokens_, logits, row_max_.in(pointers), num_threads_);
   }
 
@@ -77,19 +75,13 @@ class Backward : public Kernel {
  private:
   void run_input_half(void* const* pointers, const uint16_t* dlogits) const {
     auto* dx = input_gradient_.in<uint16_t>(pointers);
-    for_each_tile(to_input_->grid(), num_threads_, [&](const Tile& tile, uint64_t thread) {
-      float* sums = sums_.in(pointers) + thread * to_input_->grid().tile_elements();
-      to_input_->run(tile, dlogits, table_.in<const uint16_t>(pointers), sums);
-      store_tile(tile, sums, input_gradient_.accumulates, shape_.columns, dx);
-    });
+    to_input_->run_in_scratch(
+        dlogits, table_.in<const uint16_t>(pointers), sums_.in(pointers), num_threads_,
+        [&](const Tile& tile, float* sums) { store_tile(tile, sums, input_gradient_.accumulates, shape_.columns, dx); });
   }
 
   void run_table_half(void* const* pointers, const uint16_t* dlogits) const {
-    float* dtable = table_gradient_.in(pointers);
-    for_each_tile(to_table_->grid(), num_threads_, [&](const Tile& tile, uint64_t) {
-      to_table_->run(tile, dlogits, input_.in<const uint16_t>(pointers),
-                     dtable + tile.row * shape_.columns + tile.column);
-    });
+    to_table_->run_in_place(dlogits, input_.in<const uint16_t>(pointers), table_gradient_.in(pointers), num_threads_);
   }
 
   const LmHeadShape shape_;

@@ -1,5 +1,7 @@
 #include "cpu-device/kernels/bf16/head_products.h"
 
+#include <vector>
+
 namespace tessera::cpu {
 
 Bf16Product HeadProducts::make(const Key& key) const {
@@ -41,9 +43,17 @@ void HeadProducts::table_gradient(uint64_t num_tokens, uint64_t block, const uin
   of(Kind::kTableGradient, num_tokens, block, accumulate).run(dlogits, x, dtable + begin(block) * columns_);
 }
 
-void HeadProducts::input_gradient(uint64_t num_rows, uint64_t block, const uint16_t* dlogits, const uint16_t* table,
-                                  bool accumulate, float* dx) const {
-  of(Kind::kInputGradient, num_rows, block, accumulate).run(dlogits, table + begin(block) * columns_, dx);
+void HeadProducts::input_gradient(uint64_t num_tokens, uint64_t first_part, uint64_t last_part, uint64_t block,
+                                  const uint16_t* dlogits, const uint16_t* table, bool accumulate, float* dx) const {
+  const EqualParts rows = gradient_rows(num_tokens);
+  std::vector<const uint16_t*> parts;
+  std::vector<Bf16Product::Result> results;
+  for (uint64_t part = first_part; part < last_part; ++part) {
+    parts.push_back(dlogits + rows.begin(part) * size(block));
+    results.push_back({&of(Kind::kInputGradient, rows.size(part), block, accumulate), dx + rows.begin(part) * columns_});
+  }
+  const uint16_t* const table_block = table + begin(block) * columns_;
+  Bf16Product::run_all(parts, {&table_block, 1}, results);
 }
 
 }  // namespace tessera::cpu

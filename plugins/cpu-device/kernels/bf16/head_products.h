@@ -33,9 +33,9 @@ class HeadProducts {
   /// The block's rows of dtable[V,C] (+)= dlogits[N,size]^T x[N,C].
   void table_gradient(uint64_t num_tokens, uint64_t block, const uint16_t* dlogits, const uint16_t* x, bool accumulate,
                       float* dtable) const;
-  /// dx[num_rows,C] (+)= dlogits[num_rows,size] table[V,C], of one block.
-  void input_gradient(uint64_t num_rows, uint64_t block, const uint16_t* dlogits, const uint16_t* table,
-                      bool accumulate, float* dx) const;
+  /// The rows of dx[N,C] in these parts of gradient_rows() (+)= dlogits[N,size] table[V,C], of one block.
+  void input_gradient(uint64_t num_tokens, uint64_t first_part, uint64_t last_part, uint64_t block,
+                      const uint16_t* dlogits, const uint16_t* table, bool accumulate, float* dx) const;
 
  private:
   enum class Kind { kLogits, kTableGradient, kInputGradient };

@@ -38,11 +38,8 @@ class Forward : public Kernel {
     if (!output_.is_bound() && !saved_.is_bound()) return;
     const auto* input = input_.in<const uint16_t>(pointers);
     const auto* weight = weight_.in<const uint16_t>(pointers);
-    for_each_tile(product_.grid(), num_threads_, [&](const Tile& tile, uint64_t thread) {
-      float* z = scratch_.in(pointers) + thread * product_.grid().tile_elements();
-      product_.run(tile, input, weight, z);
-      finish(pointers, tile, z);
-    });
+    product_.run_in_scratch(input, weight, scratch_.in(pointers), num_threads_,
+                            [&](const Tile& tile, float* z) { finish(pointers, tile, z); });
   }
 
  private:
@@ -105,11 +102,9 @@ class InputHalf {
   void run(void* const* pointers, const uint16_t* dz) const {
     auto* dx = input_gradient_.in<uint16_t>(pointers);
     if (!dx) return;
-    for_each_tile(product_.grid(), num_threads_, [&](const Tile& tile, uint64_t thread) {
-      float* sums = scratch_.in(pointers) + thread * product_.grid().tile_elements();
-      product_.run(tile, dz, weight_.in<const uint16_t>(pointers), sums);
-      store_tile(tile, sums, input_gradient_.accumulates, shape_.in, dx);
-    });
+    product_.run_in_scratch(
+        dz, weight_.in<const uint16_t>(pointers), scratch_.in(pointers), num_threads_,
+        [&](const Tile& tile, float* sums) { store_tile(tile, sums, input_gradient_.accumulates, shape_.in, dx); });
   }
 
  private:
@@ -133,9 +128,7 @@ class WeightHalf {
 
   void run(void* const* pointers, const uint16_t* dz) const {
     if (float* gradient = weight_gradient_.in(pointers))
-      for_each_tile(product_.grid(), num_threads_, [&](const Tile& tile, uint64_t) {
-        product_.run(tile, input_.in<const uint16_t>(pointers), dz, gradient + tile.row * shape_.out + tile.column);
-      });
+      product_.run_in_place(input_.in<const uint16_t>(pointers), dz, gradient, num_threads_);
     if (bias_gradient_.is_bound())
       sum_columns(dz, shape_.rows, shape_.out, bias_gradient_.accumulates, bias_gradient_.in(pointers), num_threads_);
   }

@@ -161,14 +161,12 @@ class Loss : public Kernel {
     const EqualParts rows = HeadProducts::gradient_rows(chunk.num_tokens);
     auto* dx = input_gradient_.in<uint16_t>(pointers) + chunk.first * shape_.columns;
     parallel_for_throwing(num_threads_, rows.num_parts, 1, [&](uint64_t begin, uint64_t end, int) {
-      for (uint64_t part = begin; part < end; ++part) {
-        const uint64_t first = rows.begin(part), count = rows.size(part);
-        float* sums = dx_sums_.in(pointers) + first * shape_.columns;
-        for (uint64_t b = 0; b < products_.num_blocks(); ++b)
-          products_.input_gradient(count, b, block_gradient(pointers, chunk, b) + first * products_.size(b),
-                                   table_.in<const uint16_t>(pointers), b > 0, sums);
-        store(sums, count * shape_.columns, input_gradient_.accumulates, dx + first * shape_.columns);
-      }
+      float* const sums = dx_sums_.in(pointers);
+      for (uint64_t b = 0; b < products_.num_blocks(); ++b)
+        products_.input_gradient(chunk.num_tokens, begin, end, b, block_gradient(pointers, chunk, b),
+                                 table_.in<const uint16_t>(pointers), b > 0, sums);
+      const uint64_t first = rows.begin(begin) * shape_.columns, last = rows.end(end - 1) * shape_.columns;
+      store(sums + first, last - first, input_gradient_.accumulates, dx + first);
     });
   }
 

@@ -6,7 +6,7 @@
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include <cstdint>
-#include <utility>
+#include <span>
 
 #include "cpu-device/kernels/matmul.h"
 
@@ -32,8 +32,19 @@ class Bf16Product {
   /// threads. Throws INTERNAL, and bad_alloc without memory for the thread's scratch. [any thread, several at a time]
   void run(const uint16_t* a, const uint16_t* b, float* c) const;
 
+  struct Result {
+    const Bf16Product* product;
+    float* c;
+  };
+  /// Each a with each b: results[j * a.size() + i] = a[i] b[j], the same as run() of each. Without AMX an operand is
+  /// widened once for all. The products differ in m of each a, n of each b and the stride of c alone.
+  static void run_all(std::span<const uint16_t* const> a, std::span<const uint16_t* const> b,
+                      std::span<const Result> results);
+
  private:
-  void widen_and_multiply(const uint16_t* a, const uint16_t* b, float* c) const;
+  void multiply(const uint16_t* a, const uint16_t* b, float* c) const;
+  static void widen_and_multiply(std::span<const uint16_t* const> a, std::span<const uint16_t* const> b,
+                                 std::span<const Result> results);
 
   const ProductExtents extents_;
   const Bf16Layout layout_a_, layout_b_;

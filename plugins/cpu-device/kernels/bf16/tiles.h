@@ -1,9 +1,11 @@
 // A bfloat16 product in tiles: each tile is a product of its own, by one thread, and the tiles are distributed over the
 // threads. Tiles depend only on the extents and span the whole inner dim, so bits do not depend on the number of
-// threads.
+// threads. Without AMX a thread computes a block of tiles together, which share widened parts of operands; each has the
+// bits that it would have alone.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <map>
 #include <utility>
@@ -27,7 +29,8 @@ struct EqualParts {
     num_parts = (items + length - 1) / length;
   }
   uint64_t begin(uint64_t part) const { return part * length; }
-  uint64_t size(uint64_t part) const { return std::min(length, num_items - begin(part)); }
+  uint64_t end(uint64_t part) const { return std::min(begin(part) + length, num_items); }
+  uint64_t size(uint64_t part) const { return end(part) - begin(part); }
 
   uint64_t num_items, length, num_parts;
 };
@@ -40,9 +43,7 @@ struct TileGrid {
   uint64_t num_tiles() const { return rows.num_parts * columns.num_parts; }
   /// Elements of the largest.
   uint64_t tile_elements() const { return rows.length * columns.length; }
-  /// Down the rows first: neighbours share columns of b, usually the larger operand.
-  Tile tile(uint64_t index) const {
-    const uint64_t r = index % rows.num_parts, c = index / rows.num_parts;
+  Tile tile(uint64_t r, uint64_t c) const {
     return {rows.begin(r), columns.begin(c), rows.size(r), columns.size(c)};
   }
 
@@ -56,12 +57,23 @@ struct TileOutput {
   bool accumulate = false;
 };
 
+/// Threads that share out tiles, at most: their scratch is a slot, and sized before the team is known.
+inline constexpr uint64_t kMostTileThreads = 32;
+
+/// Tiles in scratch at once.
+inline uint64_t num_scratch_tiles(const TileGrid& grid) {
+  return std::min(grid.num_tiles(), kMostTileThreads);
+}
+inline uint64_t tile_scratch_elements(const TileGrid& grid) {
+  return num_scratch_tiles(grid) * grid.tile_elements();
+}
+
 class TiledProduct {
  public:
   TiledProduct(ProductExtents extents, Bf16Layout a, Bf16Layout b, TileOutput output)
-      : grid_(extents.m, extents.n), a_(a), b_(b) {
+      : grid_(extents.m, extents.n), a_(a), b_(b), stride_(output.stride) {
     for (uint64_t i = 0; i < grid_.num_tiles(); ++i) {
-      const Tile tile = grid_.tile(i);
+      const Tile tile = grid_.tile(i % grid_.rows.num_parts, i / grid_.rows.num_parts);
       const uint64_t stride = output.stride == TileOutput::kDense ? tile.num_columns : output.stride;
       if (products_.count({tile.num_rows, tile.num_columns}) == 0)
         products_.emplace(std::pair(tile.num_rows, tile.num_columns),
@@ -69,36 +81,80 @@ class TiledProduct {
     }
   }
 
-  const TileGrid& grid() const { return grid_; }
+  /// c (+)= a b; the output has a stride.
+  void run_in_place(const uint16_t* a, const uint16_t* b, float* c, int num_threads) const {
+    run(
+        a, b, num_threads, [&](const Tile& tile, uint64_t) { return c + tile.row * stride_ + tile.column; },
+        [](const Tile&, float*) {});
+  }
 
-  /// c, the tile's first element, (+)= the tile's rows of a times its columns of b. [any thread]
-  void run(const Tile& tile, const uint16_t* a, const uint16_t* b, float* c) const {
-    products_.at({tile.num_rows, tile.num_columns})
-        .run(a + tile.row * (a_.transposed ? 1 : a_.stride), b + tile.column * (b_.transposed ? b_.stride : 1), c);
+  /// Computes each tile in scratch[tile_scratch_elements()], where finish(tile, float* sums) finds it dense, in any
+  /// order on any thread; rethrows an exception of one.
+  template <class Finish>
+  void run_in_scratch(const uint16_t* a, const uint16_t* b, float* scratch, int num_threads,
+                      const Finish& finish) const {
+    run(
+        a, b, num_threads, [&](const Tile&, uint64_t slot) { return scratch + slot * grid_.tile_elements(); }, finish);
   }
 
  private:
+  static constexpr uint64_t kMostRows = 4, kMostColumns = 2;  // of a block
+
+  /// Blocks of as many tiles as a thread computes together, at most: what the scratch holds, and leaves each thread some.
+  struct Blocks {
+    Blocks(const TileGrid& grid, uint64_t team) : parts(grid) {
+      if (has_amx()) return;
+      const uint64_t most = std::max<uint64_t>(num_scratch_tiles(grid) / team, 1);
+      rows = std::min({kMostRows, grid.rows.num_parts, most});
+      columns = std::clamp<uint64_t>(std::min(most / rows, grid.columns.num_parts), 1, kMostColumns);
+      while (team > 1 && rows * columns > 1 && num_blocks() < 4 * team)
+        --(columns > 1 ? columns : rows);
+    }
+    uint64_t num_down() const { return (parts.rows.num_parts + rows - 1) / rows; }
+    uint64_t num_blocks() const { return num_down() * ((parts.columns.num_parts + columns - 1) / columns); }
+
+    const TileGrid& parts;
+    uint64_t rows = 1, columns = 1;
+  };
+
+  template <class Place, class Finish>
+  void run(const uint16_t* a, const uint16_t* b, int num_threads, const Place& place, const Finish& finish) const {
+    const uint64_t team = std::min(static_cast<uint64_t>(std::max(num_threads, 1)), kMostTileThreads);
+    const Blocks blocks(grid_, team);
+    const auto run_block = [&](uint64_t block, uint64_t thread) {
+      const uint64_t first_row = block % blocks.num_down() * blocks.rows;
+      const uint64_t first_column = block / blocks.num_down() * blocks.columns;
+      const uint64_t num_rows = std::min(blocks.rows, grid_.rows.num_parts - first_row);
+      const uint64_t num_columns = std::min(blocks.columns, grid_.columns.num_parts - first_column);
+      std::array<const uint16_t*, kMostRows> left{};
+      std::array<const uint16_t*, kMostColumns> right{};
+      std::array<Tile, kMostRows * kMostColumns> tiles{};
+      std::array<Bf16Product::Result, kMostRows * kMostColumns> results{};
+      size_t num_tiles = 0;
+      for (uint64_t j = 0; j < num_columns; ++j)
+        for (uint64_t i = 0; i < num_rows; ++i, ++num_tiles) {
+          const Tile& tile = tiles[num_tiles] = grid_.tile(first_row + i, first_column + j);
+          left[i] = a + tile.row * (a_.transposed ? 1 : a_.stride);
+          right[j] = b + tile.column * (b_.transposed ? b_.stride : 1);
+          results[num_tiles] = {&products_.at({tile.num_rows, tile.num_columns}),
+                                place(tile, thread * blocks.rows * blocks.columns + num_tiles)};
+        }
+      Bf16Product::run_all({left.data(), num_rows}, {right.data(), num_columns}, {results.data(), num_tiles});
+      for (size_t i = 0; i < num_tiles; ++i)
+        finish(tiles[i], results[i].c);
+    };
+    parallel_for_throwing(static_cast<int>(team), blocks.num_blocks(), 1,
+                          [&](uint64_t begin, uint64_t end, int thread) {
+                            for (uint64_t block = begin; block < end; ++block)
+                              run_block(block, static_cast<uint64_t>(thread));
+                          });
+  }
+
   const TileGrid grid_;
   const Bf16Layout a_, b_;
+  const uint64_t stride_;
   std::map<std::pair<uint64_t, uint64_t>, Bf16Product> products_;  // by the tile's extents: at most four
 };
-
-/// Threads that share out tiles, at most: their scratch is a slot, and sized before the team is known.
-inline constexpr uint64_t kMostTileThreads = 32;
-
-inline uint64_t tile_scratch_elements(const TileGrid& grid) {
-  return std::min(grid.num_tiles(), kMostTileThreads) * grid.tile_elements();
-}
-
-/// Calls body(tile, thread) for every tile, thread < kMostTileThreads; rethrows an exception of one.
-template <class Body>
-void for_each_tile(const TileGrid& grid, int num_threads, const Body& body) {
-  const int team = std::min(num_threads, static_cast<int>(kMostTileThreads));
-  parallel_for_throwing(team, grid.num_tiles(), 1, [&](uint64_t begin, uint64_t end, int thread) {
-    for (uint64_t i = begin; i < end; ++i)
-      body(grid.tile(i), static_cast<uint64_t>(thread));
-  });
-}
 
 /// The tile's part of `matrix`, whose rows are `stride` apart, (+)= its dense `sums`, rounded once; `sums` is
 /// overwritten.
