@@ -1,9 +1,9 @@
 // What offload to files costs on this machine, and how well it is predicted. In each round, in turns: the disk with the
 // store's own pattern, tessera bench rates, then steps with optimizer-state to file, and with stream to file; where the
 // system allows it also without offload but paging, in the memory that stream took; and before each of them steps
-// without offload. Predictions are by the rates of the same round. The bound takes ops as long as they took in the steps
-// without offload right before, as a machine that other work uses changes its speed. Ratios are by round; what is shown
-// is their median. Losses must be equal to the bit.
+// without offload. Predictions are by the rates of the same round. The bound takes ops as long as they took in the
+// steps without offload right before, as a machine that other work uses changes its speed. Ratios are by round; what is
+// shown is their median. Losses must be equal to the bit.
 //     offload_bench [--size short|char|deep|gpt2] [--folder FOLDER] [--rounds N] [--paging true|false] [--threads N]
 //                   [--steps N] [--batch-size N] [--seq-len N] [--grad-accum N] [--offload-chunk SIZE] [--mib N]
 #include <cstdio>

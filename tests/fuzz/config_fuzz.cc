@@ -9,7 +9,7 @@ namespace tessera::testing {
 using namespace host;
 namespace {
 
-constexpr int64_t kMostSegments = 20;  // a larger model takes its time
+constexpr int64_t kMostSegments = 200;  // a larger model takes its time
 
 std::string facts_of(const Architecture& architecture) {
   std::string text;

@@ -24,11 +24,10 @@ namespace tessera::testing {
 using namespace host;
 namespace {
 
+constexpr const char* kSecret = "secret";
 constexpr const char* kAddress = "127.0.0.1";
 constexpr int64_t kLongestMs = 30'000;
 const Participant kStranger{5, 50, "elsewhere"}, kRank{0, 10, "here"};
-
-constexpr const char* kSecret = "secret";
 
 /// False if it takes too long. libFuzzer's own clock interrupts waits.
 bool becomes_readable(const Socket& socket) {
@@ -81,7 +80,8 @@ void read_to_the_end(const Socket& socket) {
 TcpStoreServer& server() {
   constexpr int kMostInputs = 500;  // whose values it keeps
   // Before the server: what libcrypto keeps must outlive its thread.
-  [[maybe_unused]] static const wire::Bytes32 any_proof = wire::Proofs{kSecret, {}, {}}.client(wire::claim_of(kStranger));
+  [[maybe_unused]] static const wire::Bytes32 any_proof =
+      wire::Proofs{kSecret, {}, {}}.client(wire::claim_of(kStranger));
   static std::optional<TcpStoreServer> server;
   static int num_inputs = 0;
   if (server && (server->store().is_closed() || ++num_inputs == kMostInputs)) server.reset();

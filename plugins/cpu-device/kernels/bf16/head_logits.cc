@@ -75,9 +75,10 @@ class Backward : public Kernel {
  private:
   void run_input_half(void* const* pointers, const uint16_t* dlogits) const {
     auto* dx = input_gradient_.in<uint16_t>(pointers);
-    to_input_->run_in_scratch(
-        dlogits, table_.in<const uint16_t>(pointers), sums_.in(pointers), num_threads_,
-        [&](const Tile& tile, float* sums) { store_tile(tile, sums, input_gradient_.accumulates, shape_.columns, dx); });
+    to_input_->run_in_scratch(dlogits, table_.in<const uint16_t>(pointers), sums_.in(pointers), num_threads_,
+                              [&](const Tile& tile, float* sums) {
+                                store_tile(tile, sums, input_gradient_.accumulates, shape_.columns, dx);
+                              });
   }
 
   void run_table_half(void* const* pointers, const uint16_t* dlogits) const {

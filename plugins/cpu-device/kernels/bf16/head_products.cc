@@ -50,7 +50,8 @@ void HeadProducts::input_gradient(uint64_t num_tokens, uint64_t first_part, uint
   std::vector<Bf16Product::Result> results;
   for (uint64_t part = first_part; part < last_part; ++part) {
     parts.push_back(dlogits + rows.begin(part) * size(block));
-    results.push_back({&of(Kind::kInputGradient, rows.size(part), block, accumulate), dx + rows.begin(part) * columns_});
+    results.push_back(
+        {&of(Kind::kInputGradient, rows.size(part), block, accumulate), dx + rows.begin(part) * columns_});
   }
   const uint16_t* const table_block = table + begin(block) * columns_;
   Bf16Product::run_all(parts, {&table_block, 1}, results);

@@ -7,7 +7,8 @@
 //     each a [m, 512] -> float32 scratch
 //     each b [512, n] -> float32 scratch   -> c += a b      with each a
 //
-// Widening is a tenth of the time if each product widens its own operands and waits for their lines to come from memory.
+// Widening is a tenth of the time if each product widens its own operands and waits for their lines to come from
+// memory.
 #include "cpu-device/kernels/bf16/product.h"
 
 #include <omp.h>

@@ -43,9 +43,7 @@ struct TileGrid {
   uint64_t num_tiles() const { return rows.num_parts * columns.num_parts; }
   /// Elements of the largest.
   uint64_t tile_elements() const { return rows.length * columns.length; }
-  Tile tile(uint64_t r, uint64_t c) const {
-    return {rows.begin(r), columns.begin(c), rows.size(r), columns.size(c)};
-  }
+  Tile tile(uint64_t r, uint64_t c) const { return {rows.begin(r), columns.begin(c), rows.size(r), columns.size(c)}; }
 
   EqualParts rows, columns;
 };
@@ -98,56 +96,65 @@ class TiledProduct {
   }
 
  private:
-  static constexpr uint64_t kMostRows = 4, kMostColumns = 2;  // of a block
+  static constexpr uint64_t kMostDown = 4, kMostAcross = 2;
 
-  /// Blocks of as many tiles as a thread computes together, at most: what the scratch holds, and leaves each thread some.
-  struct Blocks {
-    Blocks(const TileGrid& grid, uint64_t team) : parts(grid) {
-      if (has_amx()) return;
-      const uint64_t most = std::max<uint64_t>(num_scratch_tiles(grid) / team, 1);
-      rows = std::min({kMostRows, grid.rows.num_parts, most});
-      columns = std::clamp<uint64_t>(std::min(most / rows, grid.columns.num_parts), 1, kMostColumns);
-      while (team > 1 && rows * columns > 1 && num_blocks() < 4 * team)
-        --(columns > 1 ? columns : rows);
-    }
-    uint64_t num_down() const { return (parts.rows.num_parts + rows - 1) / rows; }
-    uint64_t num_blocks() const { return num_down() * ((parts.columns.num_parts + columns - 1) / columns); }
-
-    const TileGrid& parts;
-    uint64_t rows = 1, columns = 1;
+  /// Tiles that a thread computes together, by their parts of the grid.
+  struct Block {
+    uint64_t row, column, num_down, num_across;
   };
 
+  /// Blocks of as many tiles as the scratch holds for each thread, and as leave each thread some blocks.
+  struct Blocks {
+    Blocks(const TileGrid& grid, uint64_t team) : num_rows(grid.rows.num_parts), num_columns(grid.columns.num_parts) {
+      if (has_amx()) return;
+      const uint64_t most = std::max<uint64_t>(num_scratch_tiles(grid) / team, 1);
+      down = std::min({kMostDown, num_rows, most});
+      across = std::min({kMostAcross, num_columns, most / down});
+      while (team > 1 && down * across > 1 && size() < 4 * team)
+        --(across > 1 ? across : down);
+    }
+    uint64_t num_down() const { return (num_rows + down - 1) / down; }
+    uint64_t size() const { return num_down() * ((num_columns + across - 1) / across); }
+    /// Down the rows first: neighbours share columns of b, usually the larger operand.
+    Block block(uint64_t index) const {
+      const uint64_t row = index % num_down() * down, column = index / num_down() * across;
+      return {row, column, std::min(down, num_rows - row), std::min(across, num_columns - column)};
+    }
+
+    uint64_t num_rows, num_columns;  // of the grid, in tiles
+    uint64_t down = 1, across = 1;   // tiles of a block
+  };
+
+  /// place(tile, slot) is where a tile goes, `slot` a place in scratch of its own.
   template <class Place, class Finish>
   void run(const uint16_t* a, const uint16_t* b, int num_threads, const Place& place, const Finish& finish) const {
     const uint64_t team = std::min(static_cast<uint64_t>(std::max(num_threads, 1)), kMostTileThreads);
     const Blocks blocks(grid_, team);
-    const auto run_block = [&](uint64_t block, uint64_t thread) {
-      const uint64_t first_row = block % blocks.num_down() * blocks.rows;
-      const uint64_t first_column = block / blocks.num_down() * blocks.columns;
-      const uint64_t num_rows = std::min(blocks.rows, grid_.rows.num_parts - first_row);
-      const uint64_t num_columns = std::min(blocks.columns, grid_.columns.num_parts - first_column);
-      std::array<const uint16_t*, kMostRows> left{};
-      std::array<const uint16_t*, kMostColumns> right{};
-      std::array<Tile, kMostRows * kMostColumns> tiles{};
-      std::array<Bf16Product::Result, kMostRows * kMostColumns> results{};
-      size_t num_tiles = 0;
-      for (uint64_t j = 0; j < num_columns; ++j)
-        for (uint64_t i = 0; i < num_rows; ++i, ++num_tiles) {
-          const Tile& tile = tiles[num_tiles] = grid_.tile(first_row + i, first_column + j);
-          left[i] = a + tile.row * (a_.transposed ? 1 : a_.stride);
-          right[j] = b + tile.column * (b_.transposed ? b_.stride : 1);
-          results[num_tiles] = {&products_.at({tile.num_rows, tile.num_columns}),
-                                place(tile, thread * blocks.rows * blocks.columns + num_tiles)};
-        }
-      Bf16Product::run_all({left.data(), num_rows}, {right.data(), num_columns}, {results.data(), num_tiles});
-      for (size_t i = 0; i < num_tiles; ++i)
-        finish(tiles[i], results[i].c);
-    };
-    parallel_for_throwing(static_cast<int>(team), blocks.num_blocks(), 1,
-                          [&](uint64_t begin, uint64_t end, int thread) {
-                            for (uint64_t block = begin; block < end; ++block)
-                              run_block(block, static_cast<uint64_t>(thread));
-                          });
+    parallel_for_throwing(static_cast<int>(team), blocks.size(), 1, [&](uint64_t begin, uint64_t end, int thread) {
+      const uint64_t first_slot = static_cast<uint64_t>(thread) * blocks.down * blocks.across;
+      for (uint64_t i = begin; i < end; ++i)
+        run_block(blocks.block(i), a, b, first_slot, place, finish);
+    });
+  }
+
+  template <class Place, class Finish>
+  void run_block(const Block& block, const uint16_t* a, const uint16_t* b, uint64_t slot, const Place& place,
+                 const Finish& finish) const {
+    std::array<const uint16_t*, kMostDown> left{};
+    std::array<const uint16_t*, kMostAcross> right{};
+    std::array<Tile, kMostDown * kMostAcross> tiles{};
+    std::array<Bf16Product::Result, kMostDown * kMostAcross> results{};
+    size_t num_tiles = 0;
+    for (uint64_t j = 0; j < block.num_across; ++j)
+      for (uint64_t i = 0; i < block.num_down; ++i, ++num_tiles) {
+        const Tile& tile = tiles[num_tiles] = grid_.tile(block.row + i, block.column + j);
+        left[i] = a + tile.row * (a_.transposed ? 1 : a_.stride);
+        right[j] = b + tile.column * (b_.transposed ? b_.stride : 1);
+        results[num_tiles] = {&products_.at({tile.num_rows, tile.num_columns}), place(tile, slot + num_tiles)};
+      }
+    Bf16Product::run_all({left.data(), block.num_down}, {right.data(), block.num_across}, {results.data(), num_tiles});
+    for (size_t i = 0; i < num_tiles; ++i)
+      finish(tiles[i], results[i].c);
   }
 
   const TileGrid grid_;
