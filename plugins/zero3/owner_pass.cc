@@ -21,6 +21,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 namespace tessera::zero3 {
 namespace {
@@ -56,10 +57,11 @@ std::vector<OwnedRange> owned_ranges(const ParamGroup& group, std::span<const in
     }
     ranges.back().homes.push_back(home);
   }
-  std::vector<uint64_t> owned(owners.empty() ? 0 : static_cast<size_t>(*std::ranges::max_element(owners)) + 1);
+  std::map<int, uint64_t> owned;  // elements so far, by owner
   for (OwnedRange& range : ranges) {
-    range.own_begin = owned[static_cast<size_t>(range.owner)];
-    owned[static_cast<size_t>(range.owner)] += range.num_elements();
+    uint64_t& end = owned[range.owner];
+    range.own_begin = end;
+    end += range.num_elements();
   }
   return ranges;
 }

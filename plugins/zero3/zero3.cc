@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <queue>
+#include <utility>
 
 #include "owner_pass.h"
 
@@ -20,16 +22,20 @@ Partition parse_partition(std::string_view text) {
 
 /// Longest processing time first (Graham 1969): at most 4/3 of the best possible largest load. Deterministic, since
 /// every rank must compute the same owners: ties go to the earlier parameter and the lower rank.
-void balance(std::span<const tsr_parameter> parameters, std::vector<uint64_t>& load, std::vector<int>& owners) {
+void balance(std::span<const tsr_parameter> parameters, int num_ranks, std::vector<int>& owners) {
   std::vector<size_t> order(parameters.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, std::greater(), [&](size_t p) { return parameters[p].num_elements; });
   // The first idle rank is taken first, so ranks beyond the number of parameters own nothing.
-  const auto first = std::span(load).first(std::min(load.size(), parameters.size()));
+  using Load = std::pair<uint64_t, int>;  // elements, rank
+  std::priority_queue<Load, std::vector<Load>, std::greater<>> loads;
+  for (int rank = 0; rank < std::min(num_ranks, static_cast<int>(parameters.size())); ++rank)
+    loads.emplace(0, rank);
   for (const size_t p : order) {
-    const auto least = std::ranges::min_element(first);
-    *least += parameters[p].num_elements;
-    owners[p] = static_cast<int>(least - first.begin());
+    const auto [load, rank] = loads.top();
+    loads.pop();
+    loads.emplace(load + parameters[p].num_elements, rank);
+    owners[p] = rank;
   }
 }
 
@@ -49,17 +55,16 @@ void split_contiguously(std::span<const tsr_parameter> parameters, uint64_t num_
 
 std::vector<int> assign_owners(std::span<const tsr_parameter> parameters, int num_ranks, Partition partition) {
   std::vector<int> owners(parameters.size());
-  std::vector<uint64_t> load(static_cast<size_t>(num_ranks));
   switch (partition) {
     case Partition::balanced:
-      balance(parameters, load, owners);
+      balance(parameters, num_ranks, owners);
       break;
     case Partition::contiguous:
-      split_contiguously(parameters, load.size(), owners);
+      split_contiguously(parameters, static_cast<uint64_t>(num_ranks), owners);
       break;
     case Partition::round_robin:
       for (size_t p = 0; p < owners.size(); ++p)
-        owners[p] = static_cast<int>(p % load.size());
+        owners[p] = static_cast<int>(p % static_cast<size_t>(num_ranks));
   }
   return owners;
 }
