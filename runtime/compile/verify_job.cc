@@ -59,7 +59,8 @@ Diagnostics verify_job(const CompileInput& input, const JobPrograms& job) {
       found = list.empty() ? verify_order(program, ops) : list.take();
       if (found.empty() && walks_all) {
         const RankClasses all(input.mesh);
-        found = model.check(program, all, match_ranks(input.mesh, all, program, list));
+        const MatchedOps of_all = match_ranks(input.mesh, all, program, list);
+        found = list.empty() ? model.check(program, all, of_all) : list.take();
       } else if (found.empty()) {
         found = model.check(program, matched, ops);
       }

@@ -328,10 +328,9 @@ bool matches_by_class(const Mesh& mesh, const RankClasses& classes, const Progra
 RankClasses matched_ranks(const Mesh& mesh, const RankClasses& classes, const ProgramOf& program) {
   for (const auto& [rank, ranks] : classes.members()) {
     const Program& own = program(rank);
-    std::set<std::tuple<int, bool, bool>> seen;  // group, whether it is a message, whether it has counts
+    std::set<std::tuple<int, uint32_t, bool>> seen;  // group, kind, whether it has counts
     for (const Action& action : own.actions)
-      if (is_collective(action.kind) &&
-          seen.insert({action.group, is_message(action.kind), !action.counts.empty()}).second &&
+      if (is_collective(action.kind) && seen.insert({action.group, action.kind, !action.counts.empty()}).second &&
           !matches_by_class(mesh, classes, own, rank, action))
         return RankClasses(mesh);
   }

@@ -27,7 +27,7 @@ class ActionChecker {
     if (!is_known_action(action_.kind)) return report("has an unknown kind");
     for (const Binding& binding : action_.bindings)
       check_binding(binding);
-    check_scratch();
+    check_apart();
     check_stream();
     check_indices();
     if (is_collective(action_.kind))
@@ -59,15 +59,20 @@ class ActionChecker {
       report("binds the unknown slot " + std::to_string(binding.slot));
   }
 
-  /// What a kernel keeps in its scratch must not be overwritten by its results or by other scratch.
-  void check_scratch() {
-    for (const Binding& scratch : action_.bindings) {
-      if (TSR_SLOT_ROLE(scratch.slot) != TSR_ROLE_WORKSPACE) continue;
-      const auto overlaps = [&](const Binding& other) { return &other != &scratch && overlap(other, scratch); };
+  /// What a kernel keeps in its scratch must not be overwritten by its results or by other scratch, nor what it reads
+  /// by what it writes. Elementwise actions and collectives may be in place, by rules of their own.
+  void check_apart() {
+    const bool is_never_in_place = is_compute(action_.kind) || action_.kind == TSR_ACTION_SUM_SQUARES ||
+                                   action_.kind == TSR_ACTION_CLIP || action_.kind == TSR_ACTION_OPTIMIZER;
+    for (const Binding& binding : action_.bindings) {
+      const bool is_scratch = TSR_SLOT_ROLE(binding.slot) == TSR_ROLE_WORKSPACE;
+      if (!is_scratch && (!is_never_in_place || binding.mode == TSR_MODE_READ)) continue;
+      const auto overlaps = [&](const Binding& other) { return &other != &binding && overlap(other, binding); };
       const auto other = std::ranges::find_if(action_.bindings, overlaps);
       if (other != action_.bindings.end())
-        return report("binds " + slot_text(program_, action_, scratch.slot) + " to " + range_text(program_, scratch) +
-                      ", and " + slot_text(program_, action_, other->slot) + " too; an operand of scratch has its own");
+        return report("binds " + slot_text(program_, action_, binding.slot) + " to " + range_text(program_, binding) +
+                      ", and " + slot_text(program_, action_, other->slot) + " too; an operand " +
+                      (is_scratch ? "of scratch" : "that is written") + " has its own");
     }
   }
 

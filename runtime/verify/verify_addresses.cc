@@ -85,11 +85,6 @@ class AddressChecker {
   std::string rank() const { return std::to_string(program_.mesh->rank(program_.coordinates)); }
   uint32_t index_of(uint64_t id) const { return static_cast<uint32_t>(index_(id)); }
 
-  /// Buffers that the host fills before the program starts, and those that stay from step to step.
-  static bool starts_written(const Buffer& buffer) {
-    return buffer.persistent || buffer.kind == TSR_BUFFER_INPUT || buffer.kind == TSR_BUFFER_SCALAR;
-  }
-
   auto parts(uint32_t buffer, uint64_t begin, uint64_t end) {
     return bytes_.at(program_.buffers[buffer].memory).parts(address_[buffer] + begin, address_[buffer] + end);
   }
@@ -97,7 +92,7 @@ class AddressChecker {
   void put_persistent_buffers() {
     for (uint32_t i = 0; i < program_.buffers.size(); ++i) {
       const Buffer& buffer = program_.buffers[i];
-      if (!starts_written(buffer)) continue;
+      if (!buffer.persistent) continue;
       for (auto& [begin, part] : parts(i, 0, buffer.num_bytes())) {
         if (part.value.owner != kNone)
           diagnostics_.add("rank " + rank() + " has " + buffer_text(buffer) + " and " +

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 
 #include "program/collective_operands.h"
 #include "verify/verify_rank.h"
@@ -147,8 +148,9 @@ class CollectiveChecker {
       if (from != to) report_sizes(from, to);
       return;
     }
-    const uint64_t received =
-        std::accumulate(action_.counts.begin() + form_.num_ranks, action_.counts.end(), uint64_t{0});
+    const std::span received_counts = std::span(action_.counts).subspan(static_cast<size_t>(form_.num_ranks));
+    if (!check_each(received_counts, to)) return;
+    const uint64_t received = std::accumulate(received_counts.begin(), received_counts.end(), uint64_t{0});
     if (received != to)
       report("receives " + std::to_string(received) + " elements by its counts, and writes " + std::to_string(to));
   }
@@ -157,11 +159,21 @@ class CollectiveChecker {
     report("reads " + std::to_string(from) + " elements and writes " + std::to_string(to));
   }
 
+  /// None is larger than all of the elements: then their sum cannot wrap unseen, as one that is below zero makes it.
+  bool check_each(std::span<const uint64_t> counts, uint64_t num_elements) {
+    const auto too_large = std::ranges::find_if(counts, [&](uint64_t count) { return count > num_elements; });
+    if (too_large == counts.end()) return true;
+    report("has a count of " + std::to_string(*too_large) + ", and binds " + std::to_string(num_elements) +
+           " elements");
+    return false;
+  }
+
   /// `whole` elements are cut into one slice per member; this rank's has `*own`.
   void check_slices(uint64_t whole, const uint64_t* own) {
     const uint64_t n = static_cast<uint64_t>(form_.num_ranks);
     if (action_.counts.empty() && whole % n != 0)
       return report("cuts " + std::to_string(whole) + " elements into " + std::to_string(n) + " equal slices");
+    if (!action_.counts.empty() && !check_each(std::span(action_.counts).first(n), whole)) return;
     const auto offsets = slice_offsets(action_, whole, form_.num_ranks);
     if (offsets.back() != whole)
       report("has counts that add up to " + std::to_string(offsets.back()) + ", and binds " + std::to_string(whole) +

@@ -27,7 +27,7 @@ class WrittenChecker {
       : program_(program), index_(program), diagnostics_(diagnostics) {
     for (const Buffer& buffer : program.buffers) {
       ranges_.emplace_back(buffer.num_elements);
-      if (starts_written(buffer)) ranges_.back().assign(0, buffer.num_elements, true);
+      if (buffer.persistent) ranges_.back().assign(0, buffer.num_elements, true);
     }
   }
 
@@ -42,11 +42,6 @@ class WrittenChecker {
   }
 
  private:
-  /// Persistent buffers, and those that the host fills before the program.
-  static bool starts_written(const Buffer& buffer) {
-    return buffer.persistent || buffer.kind == TSR_BUFFER_INPUT || buffer.kind == TSR_BUFFER_SCALAR;
-  }
-
   RangeMap<bool>& ranges(const Buffer& buffer) { return ranges_[&buffer - program_.buffers.data()]; }
 
   void check_read(size_t index, const Binding& binding) {
@@ -67,9 +62,8 @@ class WrittenChecker {
     const Action& action = program_.actions[index];
     const Buffer& buffer = program_.buffers[index_(binding.buffer)];
     const uint64_t end = binding.offset + binding.num_elements;
-    const bool once = !starts_written(buffer) && buffer.kind != TSR_BUFFER_WORKSPACE &&
-                      action.kind != TSR_ACTION_CALL && action.find(binding.slot)->mode == TSR_MODE_WRITE &&
-                      !brings_back(program_, action);
+    const bool once = !buffer.persistent && buffer.kind != TSR_BUFFER_WORKSPACE && action.kind != TSR_ACTION_CALL &&
+                      action.find(binding.slot)->mode == TSR_MODE_WRITE && !brings_back(program_, action);
     if (once)
       for (const auto& [begin, part] : ranges(buffer).parts(binding.offset, end)) {
         if (!part.value) continue;

@@ -25,10 +25,13 @@ const std::map<std::string, JobFlags>& jobs() {
       {"frozen", {1, {"--freeze=wte.*,wpe.*,h.0.*"}}},
       {"fp16", {1, {"--dtype=fp16"}}},
       {"ddp", {2, {"--mesh=dp=2", "--strategy=dp=ddp"}}},
+      {"ddp_of_four", {4, {"--mesh=dp=4", "--strategy=dp=ddp"}}},
+      {"ddp_of_twenty", {20, {"--mesh=dp=20", "--strategy=dp=ddp"}}},
       {"fsdp", {2, {"--mesh=dp=2", "--strategy=dp=fsdp"}}},
       {"frozen_fsdp", {2, {"--mesh=dp=2", "--strategy=dp=fsdp", "--freeze=wte.*,wpe.*,h.0.*"}}},
       {"zero3", {2, {"--mesh=dp=2", "--strategy=dp=zero3"}}},
       {"tensor", {2, {"--mesh=tp=2", "--strategy=tp=tensor"}}},
+      {"rows", {4, {"--mesh=dp=2,tp=2", "--strategy=dp=ddp,tp=tensor", "--tensor.sequence-parallel=true"}}},
       {"all",
        {8,
         {"--mesh=pp=2,dp=2,tp=2", "--strategy=pp=pipeline,dp=fsdp,tp=tensor", "--pipeline.cut=even",
@@ -47,7 +50,8 @@ const MutationJob& job(const std::string& name) {
   return made.try_emplace(name, std::move(flags), own.num_ranks).first->second;
 }
 
-constexpr uint32_t kSource = TSR_SLOT(TSR_ROLE_SOURCE, 0), kInput = TSR_SLOT(TSR_ROLE_INPUT, 0),
+constexpr uint32_t kSource = TSR_SLOT(TSR_ROLE_SOURCE, 0), kDestination = TSR_SLOT(TSR_ROLE_DESTINATION, 0),
+                   kOutput = TSR_SLOT(TSR_ROLE_OUTPUT, 0), kInput = TSR_SLOT(TSR_ROLE_INPUT, 0),
                    kSaved = TSR_SLOT(TSR_ROLE_SAVED, 0), kFirstState = TSR_SLOT(TSR_ROLE_STATE, 0),
                    kLossScaleSlot = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_LOSS_SCALE),
                    kRate = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_LR), kWeightGradient = TSR_SLOT(TSR_ROLE_GRADIENT, 0),
@@ -309,6 +313,17 @@ Action& loss_sum(Program& p, std::string_view stream = "comm.") {
   return sum_of(p, kLossAccumulator, stream);
 }
 
+/// Broadcasts what the action has left in that slot, in place, from the first rank of the first axis.
+Action& broadcast_after(Program& p, uint32_t kind, std::string_view object, uint32_t slot) {
+  const size_t i = index_of(p, kind, object, 0);
+  const Binding range = binding_of(p.actions[i], slot);
+  const auto sum = std::ranges::find(p.actions, uint32_t{TSR_ACTION_ALL_REDUCE}, &Action::kind);
+  insert_broadcast(p, i + 1, Action(*sum), range);
+  p.actions[i + 1].group = p.group({0, {}});
+  p.actions[i + 1].stream = p.comm_stream(0, "test");
+  return p.actions[i + 1];
+}
+
 const Fault kCollectiveFaults[] = {
     {"squares_of_a_home_missing", "ddp", 0, [](Program& p) { remove(p, TSR_ACTION_SUM_SQUARES, kWeight); },
      "comm.world.scalars all_reduce squares sums the squares of 27 of 28 homes"},
@@ -352,6 +367,46 @@ const Fault kCollectiveFaults[] = {
        insert_broadcast(p, 0, Action(*sum), tokens);
      },
      "which holds nothing that the model names; the model needs tokens mb=0"},
+    {"value_of_the_first_of_many_ranks", "ddp_of_twenty", 0,
+     [](Program& p) { broadcast_after(p, TSR_ACTION_FORWARD, "h.0.qkv", kOutput); },
+     "takes i0 (h.0.qkv) = activation h.0.qkv mb=0, which holds nothing that the model names"},
+    {"saved_averaged_over_many_ranks", "ddp_of_twenty", 0,
+     [](Program& p) {
+       Action& average = broadcast_after(p, TSR_ACTION_FORWARD, "h.0.attention", kSaved);
+       average.kind = TSR_ACTION_ALL_REDUCE;
+       average.reduce = TSR_REDUCE_AVG;
+       average.peer = -1;
+     },
+     "takes s0 = saved h.0.attention mb=0, which holds nothing that the model names"},
+    {"saved_of_another_part_of_the_heads", "rows", kEveryClass,
+     [](Program& p) {
+       Action& broadcast = broadcast_after(p, TSR_ACTION_FORWARD, "h.0.attention", kSaved);
+       broadcast.group = p.group({1, {}});
+       broadcast.stream = p.comm_stream(1, "test");
+     },
+     "takes s0 = saved h.0.attention mb=0, which holds nothing that the model names"},
+    {"slices_that_are_not_received", "ddp_of_four", 0,
+     [](Program& p) {
+       // A gather with counts before it is no reason to look at one rank alone.
+       Buffer buffer{0, "made", TSR_BUFFER_STAGING};
+       buffer.num_elements = 8;
+       const uint64_t from = p.add_buffer(buffer), to = p.add_buffer(buffer);
+       const auto insert_first = [&](uint32_t kind, std::vector<Binding> bindings, std::vector<uint64_t> counts) {
+         Action action;
+         action.id = p.next_id++;
+         action.kind = kind;
+         action.bindings = std::move(bindings);
+         action.counts = std::move(counts);
+         if (is_collective(kind)) action.stream = p.comm_stream(0, "test"), action.group = p.group({0, {}});
+         p.actions.insert(p.actions.begin(), std::move(action));
+       };
+       insert_first(TSR_ACTION_ALL_TO_ALL,
+                    {{from, 0, 8, kSource, TSR_MODE_READ}, {to, 0, 8, kDestination, TSR_MODE_WRITE}},
+                    {1, 2, 2, 3, 1, 2, 2, 3});
+       insert_first(TSR_ACTION_ALL_GATHER, {{from, 0, 8, kDestination, TSR_MODE_ADD}}, {2, 2, 2, 2});
+       insert_first(TSR_ACTION_ZERO, {{from, 0, 8, kDestination, TSR_MODE_WRITE}}, {});
+     },
+     "all_to_all made (sends 2) meets "},
     {"loss_scattered", "ddp", 0, [](Program& p) { loss_sum(p).kind = TSR_ACTION_REDUCE_SCATTER; },
      "leaves each rank with a part of the loss, of which all need the whole"},
     {"squares_scattered", "ddp", 0, [](Program& p) { sum_of(p, kSquaresAccumulator).kind = TSR_ACTION_REDUCE_SCATTER; },
@@ -370,9 +425,9 @@ const Fault kCommonFaults[] = {
     {"persistent", "one", 0,
      [](Program& p) {
        for (Buffer& buffer : p.buffers)
-         if (buffer.name == kLearningRate) buffer.persistent = false;
+         if (buffer.name == kClipResult) buffer.persistent = false;
      },
-     "rank 0: its step program does not keep scalar lr as the init program does"},
+     "rank 0: its step program does not keep scalar clip as the init program does"},
     {"slot_that_the_op_lacks", "one", 0,
      [](Program& p) {
        Action& forward = action_of(p, TSR_ACTION_FORWARD, "h.0.ln_1", 0);
@@ -384,6 +439,17 @@ const Fault kCommonFaults[] = {
      "binds s7, which the device does not list for its op"},
     {"operand_missing", "one", 0, [](Program& p) { unbind(action_of(p, TSR_ACTION_BACKWARD, "h.0.ln_1", 0), kSaved); },
      "compute backward h.0.ln_1 mb=0 binds no s0, which the device's op needs"},
+    {"written_where_it_is_read", "one", 0,
+     [](Program& p) {
+       Action& forward = action_of(p, TSR_ACTION_FORWARD, "h.0.proj", 0);
+       const uint64_t shared = binding_of(forward, kInput).buffer, output = binding_of(forward, kOutput).buffer;
+       for (Buffer& buffer : p.buffers)
+         if (buffer.id == shared) buffer.kind = TSR_BUFFER_WORKSPACE;
+       for (Action& action : p.actions)
+         for (Binding& binding : action.bindings)
+           if (binding.buffer == output) binding.buffer = shared;
+     },
+     "mb=0, and i0 (h.0.attended) too; an operand that is written has its own"},
     {"scratch_used_twice", "one", 0,
      [](Program& p) {
        Action& loss = action_of(p, TSR_ACTION_LOSS, "loss", 0);
@@ -393,6 +459,42 @@ const Fault kCommonFaults[] = {
      "binds w0 to workspace loss mb=0, and w1 too; an operand of scratch has its own"},
 };
 INSTANTIATE_TEST_SUITE_P(Common, ModelRule, ::testing::ValuesIn(kCommonFaults), name_of);
+
+/// What is right in another way than the plugins of this repository write it.
+const Fault kLegal[] = {
+    {"group_that_lists_all_ranks", "ddp", 0,
+     [](Program& p) {
+       const int listed = p.group({0, {0, 1}});
+       for (Action& action : p.actions)
+         if (p.streams[action.stream].name == "comm.dp.gradient") action.group = listed;
+     },
+     ""},
+    {"average_of_what_all_ranks_have", "tensor", kEveryClass,
+     [](Program& p) {
+       Action& average = broadcast_after(p, TSR_ACTION_BACKWARD, "ln_f", kWeightGradient);
+       average.kind = TSR_ACTION_ALL_REDUCE;
+       average.reduce = TSR_REDUCE_AVG;
+       average.peer = -1;
+     },
+     ""},
+};
+
+class ModelLegal : public ::testing::TestWithParam<Fault> {};
+
+TEST_P(ModelLegal, IsAccepted) {
+  EXPECT_TRUE(is_clean(job(GetParam().job).findings(GetParam().rank, GetParam().make)));
+}
+INSTANTIATE_TEST_SUITE_P(Programs, ModelLegal, ::testing::ValuesIn(kLegal), name_of);
+
+TEST(ModelRulePlacement, OfAPartialSumThatIsBroadcastOverAnotherAxis) {
+  const auto broadcast = [](Program& p) {
+    Action& action = broadcast_after(p, TSR_ACTION_BACKWARD, "h.0.qkv", kWeightGradient);
+    action.group = p.group({1, {}});
+    action.stream = p.comm_stream(1, "test");
+  };
+  EXPECT_TRUE(has_diagnostic(job("rows").findings(kEveryClass, broadcast),
+                             "which is an unreduced partial sum over dp: the other ranks would take a partial sum"));
+}
 
 // The host fills what the homes of the first step program name.
 TEST(ModelRuleOfHomes, InAnotherPlaceInAnotherProgram) {

@@ -95,7 +95,7 @@ Diagnostics MutationJob::findings(int representative, const Change& change) cons
     JobPrograms changed = compiled_.programs();
     for (auto& [rank, programs] : changed.by_representative) {
       programs.eval.reset();
-      if (rank == representative) replan(programs, change);
+      if (rank == representative || representative == kEveryClass) replan(programs, change);
     }
     return verify_job(compiled_.input(), changed);
   } catch (const Error& error) {

@@ -122,6 +122,16 @@ const Fault kCollectiveFaults[] = {
        collective(p, TSR_ACTION_REDUCE_SCATTER, {read(made(p, 5)), write(made(p, 2))}, 1).counts = {2, 2};
      },
      "has counts that add up to 4, and binds 5 elements"},
+    {"counts_that_wrap",
+     [](Program& p) {
+       collective(p, TSR_ACTION_ALL_GATHER, {add(made(p, 5))}).counts = {6, UINT64_MAX};
+     },
+     "has a count of 6, and binds 5 elements"},
+    {"received_counts_that_wrap",
+     [](Program& p) {
+       collective(p, TSR_ACTION_ALL_TO_ALL, {read(made(p, 8)), write(made(p, 7))}).counts = {3, 5, UINT64_MAX, 8};
+     },
+     "has a count of 18446744073709551615, and binds 7 elements"},
     {"slice",
      [](Program& p) {
        collective(p, TSR_ACTION_ALL_GATHER, {read(made(p, 3)), write(made(p, 8))});

@@ -269,6 +269,12 @@ const Fault kSlotFaults[] = {
        add_action(p, TSR_ACTION_COPY, 0, {read(a), write(b)});
      },
      "copy a reads 4 elements and writes 5"},
+    {"scalar_that_nothing_fills",
+     [](Program& p) {
+       const uint64_t own = transient(p, "own", 4, TSR_BUFFER_SCALAR), copy = transient(p, "copy", 4);
+       add_action(p, TSR_ACTION_COPY, 0, {read(own), write(copy)});
+     },
+     "reads scalar own through src0, which nothing has written"},
     {"copy_dtypes",
      [](Program& p) {
        const uint64_t a = transient(p, "a", 4), b = transient(p, "b", 4, TSR_BUFFER_STAGING, TSR_F16);

@@ -6,7 +6,8 @@
 //     sums over other axes                of the same addends of other tokens or tensors. Each axis with tokens counts
 //                                         once; verify_placement knows the others
 //
-// What is of a rank's own tokens (values, their gradients, what is saved) is nothing on a rank with other tokens.
+// What is of a rank's own tokens (values, their gradients, what is saved) is nothing on a rank with other tokens, and
+// what is of its part of split tensors nothing on a rank with another part, unless the parts are joined or summed.
 // Rows of a value are gathered to the whole, and a whole that is scattered is in rows. Cost: one of each collective's
 // members that differ; of gathers, each member.
 
@@ -37,6 +38,14 @@ struct Member {
   }
   void report(const std::string& what) const { walk->report(index, what); }
 };
+
+/// Whether the two differ on an axis that splits tensors.
+bool have_other_parts(const Mesh& mesh, int a, int b) {
+  const Coordinates at_a = mesh.coordinates(a), at_b = mesh.coordinates(b);
+  for (size_t axis = 0; axis < at_a.size(); ++axis)
+    if (mesh.axes()[axis].splits == TSR_SPLITS_TENSORS && at_a[axis] != at_b[axis]) return true;
+  return false;
+}
 
 class Collective {
  public:
@@ -73,6 +82,10 @@ class Collective {
     return taken(ranks_.mesh, member.rank(), rank, ranks_.homes(rank).resolve(walked_for(rank).walk->read(range)));
   }
 
+  ContentParts alone(const Member& member, int from, ContentParts parts) const {
+    return taken_alone(ranks_.mesh, *member.walk->program().model, member.rank(), from, std::move(parts));
+  }
+
   /// The same for a member that has it in the same place afterwards. What both keep there alike stays named by its
   /// place: then it is right for the other ranks that the member is walked for, too.
   ContentParts taken_in_place(const Member& member, int rank, const Binding& range) const {
@@ -103,6 +116,21 @@ class Collective {
     return ranks_.mesh.rank(root);
   }
 
+  /// Whether members are walked for others with other tokens, whose programs are equal: all of these receive what one
+  /// of them has.
+  bool is_of_others() const {
+    const Group& group = members_.front().group();
+    return axes_of_tokens(ranks_.mesh, group.axis) != 0 &&
+           members_.size() < static_cast<size_t>(ranks_.mesh.num_members(group));
+  }
+
+  /// Without what is of one rank's tokens.
+  static ContentParts of_all_tokens(ContentParts parts) {
+    for (ContentPart& part : parts)
+      if (part.content.is_of_tokens()) part.content = {};
+    return parts;
+  }
+
   /// Most broadcast contents were not kept, and are the same at every receiver of the same tokens.
   ContentParts broadcast(const Member& member) {
     const int root = root_of(member);
@@ -111,8 +139,12 @@ class Collective {
       sent_ = walked_for(root).walk->read(walked_for(root).given());
       is_kept_ = any_is_kept(sent_);
     }
-    return is_kept_ ? taken_in_place(member, root, walked_for(root).given())
-                    : taken(ranks_.mesh, member.rank(), root, sent_);
+    ContentParts parts;
+    if (is_kept_ && have_other_parts(ranks_.mesh, member.rank(), root))
+      parts = alone(member, root, ranks_.homes(root).resolve(sent_));
+    else
+      parts = is_kept_ ? taken_in_place(member, root, walked_for(root).given()) : alone(member, root, sent_);
+    return is_of_others() ? of_all_tokens(std::move(parts)) : parts;
   }
 
   ContentParts result(const Member& member, const Binding& destination) {
@@ -141,6 +173,8 @@ class Collective {
         slice.num_elements = offsets[i + 1] - offsets[i];
       }
       ContentParts parts = taken_of(member, ranks[i], slice);
+      const bool is_of_rows = std::ranges::any_of(parts, [](const ContentPart& p) { return p.content.is_rows; });
+      if (!is_of_rows) parts = alone(member, ranks[i], std::move(parts));
       for (ContentPart& part : parts)
         if (part.content.is_rows) {  // of the whole, they follow those of the members before
           part.content.is_rows = false;
@@ -159,7 +193,7 @@ class Collective {
       const Member& giver = walked_for(rank);
       const auto offsets = slice_offsets(giver.action(), giver.given().num_elements, static_cast<int>(ranks.size()));
       const uint64_t begin = offsets[position], end = offsets[position + 1];
-      append_at(all, at, slice(taken_of(member, rank, giver.given()), begin, end));
+      append_at(all, at, slice(alone(member, rank, taken_of(member, rank, giver.given())), begin, end));
       at += end - begin;
     }
     return all;
@@ -226,7 +260,7 @@ class Collective {
     ContentParts sum = by_stage.begin()->second;
     for (auto stage = std::next(by_stage.begin()); stage != by_stage.end(); ++stage)
       sum = combined(first, sum, stage->second, true);
-    return sum;
+    return is_of_others() ? of_all_tokens(std::move(sum)) : sum;
   }
 
   ContentParts summed(const Member& member) {
@@ -250,14 +284,22 @@ class Collective {
            kind == ContentKind::run_words;
   }
 
+  /// All ranks of its axis, listed or not.
+  bool is_whole(const Group& group) const {
+    return group.coordinates.empty() ||
+           (group.axis != TSR_WORLD_AXIS && static_cast<int>(group.coordinates.size()) ==
+                                                ranks_.mesh.axes()[static_cast<size_t>(group.axis)].num_ranks);
+  }
+
   /// A stage without the loss takes part too: there verify_placement sees zeros, whatever the order of sums.
   void count_sum(const Member& member, Content& content) const {
     const Group& group = member.group();
-    const uint32_t over = group.coordinates.empty() ? axes_of_tokens(ranks_.mesh, group.axis) : 0;
+    const uint32_t over = is_whole(group) ? axes_of_tokens(ranks_.mesh, group.axis) : 0;
     const uint32_t reduce = member.action().reduce;
-    if (content.kind == ContentKind::gradient && reduce == TSR_REDUCE_AVG)
-      content.scale_by(1.0 / ranks_.mesh.num_members(group));
-    else if (reduce != TSR_REDUCE_SUM)
+    if (content.kind == ContentKind::gradient && reduce == TSR_REDUCE_AVG) {
+      // Over axes that split tensors only verify_placement knows whether it is a sum, or the same on all ranks already.
+      if (axis_splits(member) != TSR_SPLITS_TENSORS) content.scale_by(1.0 / ranks_.mesh.num_members(group));
+    } else if (reduce != TSR_REDUCE_SUM)
       member.report(concat("reduces ", member.walk->text(content), " by something other than a sum"));
     if (content.summed & over)
       member.report(concat("sums ", member.walk->text(content), " over the same tokens twice"));
@@ -315,6 +357,30 @@ ContentParts taken(const Mesh& mesh, int rank, int from, ContentParts parts) {
   if (mesh.data_rank(mesh.coordinates(rank)) == mesh.data_rank(mesh.coordinates(from))) return parts;
   for (ContentPart& part : parts)
     if (is_of_tokens(part)) part.content = {};
+  return parts;
+}
+
+ContentParts taken_alone(const Mesh& mesh, const Model& model, int rank, int from, ContentParts parts) {
+  parts = taken(mesh, rank, from, std::move(parts));
+  if (!have_other_parts(mesh, rank, from)) return parts;
+  const Coordinates here = mesh.coordinates(rank), there = mesh.coordinates(from);
+  const auto differs_on = [&](int axis) { return here[static_cast<size_t>(axis)] != there[static_cast<size_t>(axis)]; };
+  const auto is_part = [&](const Content& content) {
+    const auto index = static_cast<size_t>(content.index);
+    switch (content.kind) {
+      case ContentKind::value:
+      case ContentKind::value_gradient:
+        return content.is_rows || std::ranges::any_of(model.values[index].splits,
+                                                      [&](const ValueSplit& split) { return differs_on(split.axis); });
+      case ContentKind::state:
+      case ContentKind::gradient:
+        return model.parameters[index].part.has_value();
+      default:
+        return content.kind == ContentKind::saved || content.kind == ContentKind::context;
+    }
+  };
+  for (ContentPart& part : parts)
+    if (is_part(part.content)) part.content = {};
   return parts;
 }
 

@@ -206,6 +206,8 @@ void PlacementRules::carry(const CollectiveOperands& form) {
            "the minimum or maximum of partial sums is not that of the sum");
   else if (action_->reduce)
     expect(*form.given(), ~kCodes, "");
+  else if (action_->kind == TSR_ACTION_BROADCAST && form.position == action_->peer)  // what others get is unknown there
+    expect(*form.given(), ~bit(PlacementKind::partial), "the other ranks would take a partial sum for the sum");
   if (action_->kind == TSR_ACTION_ALL_GATHER) return carry_gather(form);
   if (form.in_place || !form.destination) return;
   if (!form.source) return placements_.write(*form.destination, Placement{});
