@@ -1,84 +1,14 @@
 // The rules that hold programs against the model: for each, a program of a whole job in which that rule alone is
-// broken, and the sentence that says so.
-#include <gtest/gtest.h>
-
-#include <map>
-
-#include "mutation_job.h"
-#include "program_edits.h"
-#include "support/expect_diagnostic.h"
-#include "support/paths.h"
-#include "verify/diagnostics.h"
+// broken, and the sentence that says so. Those of collectives are in collective_model_rules_test.cc.
+#include "model_rule.h"
 
 namespace tessera::testing {
 namespace {
-
-struct JobFlags {
-  int num_ranks;
-  std::vector<std::string> flags;
-};
-
-const std::map<std::string, JobFlags>& jobs() {
-  static const std::map<std::string, JobFlags> all = {
-      {"one", {1, {"--grad-accum=2"}}},
-      {"every", {1, {"--grad-accum=2", "--reduce-every=micro-batch"}}},
-      {"frozen", {1, {"--freeze=wte.*,wpe.*,h.0.*"}}},
-      {"fp16", {1, {"--dtype=fp16"}}},
-      {"ddp", {2, {"--mesh=dp=2", "--strategy=dp=ddp"}}},
-      {"ddp_of_four", {4, {"--mesh=dp=4", "--strategy=dp=ddp"}}},
-      {"ddp_of_twenty", {20, {"--mesh=dp=20", "--strategy=dp=ddp"}}},
-      {"fsdp", {2, {"--mesh=dp=2", "--strategy=dp=fsdp"}}},
-      {"frozen_fsdp", {2, {"--mesh=dp=2", "--strategy=dp=fsdp", "--freeze=wte.*,wpe.*,h.0.*"}}},
-      {"zero3", {2, {"--mesh=dp=2", "--strategy=dp=zero3"}}},
-      {"tensor", {2, {"--mesh=tp=2", "--strategy=tp=tensor"}}},
-      {"rows", {4, {"--mesh=dp=2,tp=2", "--strategy=dp=ddp,tp=tensor", "--tensor.sequence-parallel=true"}}},
-      {"all",
-       {8,
-        {"--mesh=pp=2,dp=2,tp=2", "--strategy=pp=pipeline,dp=fsdp,tp=tensor", "--pipeline.cut=even",
-         "--grad-accum=2"}}}};
-  return all;
-}
-
-const MutationJob& job(const std::string& name) {
-  static std::map<std::string, MutationJob> made;
-  const auto found = made.find(name);
-  if (found != made.end()) return found->second;
-  std::vector<std::string> flags = {"--model=" + source_dir("tests/golden/programs/two-blocks"), "--batch-size=1",
-                                    "--seq-len=8", "--clip=0.01"};
-  const JobFlags& own = jobs().at(name);
-  flags.insert(flags.end(), own.flags.begin(), own.flags.end());
-  return made.try_emplace(name, std::move(flags), own.num_ranks).first->second;
-}
-
-constexpr uint32_t kSource = TSR_SLOT(TSR_ROLE_SOURCE, 0), kDestination = TSR_SLOT(TSR_ROLE_DESTINATION, 0),
-                   kOutput = TSR_SLOT(TSR_ROLE_OUTPUT, 0), kInput = TSR_SLOT(TSR_ROLE_INPUT, 0),
-                   kSaved = TSR_SLOT(TSR_ROLE_SAVED, 0), kFirstState = TSR_SLOT(TSR_ROLE_STATE, 0),
-                   kLossScaleSlot = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_LOSS_SCALE),
-                   kRate = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_LR), kWeightGradient = TSR_SLOT(TSR_ROLE_GRADIENT, 0),
-                   kBiasGradient = TSR_SLOT(TSR_ROLE_GRADIENT, 1);
-constexpr std::string_view kWeight = "h.0.attn.c_attn.weight";
-
-struct Fault {
-  const char* name;
-  const char* job;
-  int rank;
-  std::function<void(Program&)> make;
-  const char* finding;
-};
-void PrintTo(const Fault& fault, std::ostream* out) {
-  *out << fault.name;
-}
-
-class ModelRule : public ::testing::TestWithParam<Fault> {};
 
 TEST_P(ModelRule, IsReported) {
   const Fault& fault = GetParam();
   EXPECT_TRUE(is_clean(job(fault.job).findings(fault.rank, [](Program&) {})));
   EXPECT_TRUE(has_diagnostic(job(fault.job).findings(fault.rank, fault.make), fault.finding));
-}
-
-std::string name_of(const ::testing::TestParamInfo<Fault>& info) {
-  return info.param.name;
 }
 
 const Fault kComputeFaults[] = {
@@ -300,123 +230,6 @@ const Fault kUpdateFaults[] = {
 };
 INSTANTIATE_TEST_SUITE_P(Update, ModelRule, ::testing::ValuesIn(kUpdateFaults), name_of);
 
-/// The sum of an accumulator on a stream.
-Action& sum_of(Program& p, std::string_view accumulator, std::string_view stream = "comm.") {
-  for (Action& action : p.actions)
-    if (is_collective(action.kind) && p.buffer(action.bindings[0].buffer).name == accumulator &&
-        p.streams[action.stream].name.starts_with(stream))
-      return action;
-  ADD_FAILURE() << "no sum of " << accumulator;
-  return p.actions.front();
-}
-Action& loss_sum(Program& p, std::string_view stream = "comm.") {
-  return sum_of(p, kLossAccumulator, stream);
-}
-
-/// Broadcasts what the action has left in that slot, in place, from the first rank of the first axis.
-Action& broadcast_after(Program& p, uint32_t kind, std::string_view object, uint32_t slot) {
-  const size_t i = index_of(p, kind, object, 0);
-  const Binding range = binding_of(p.actions[i], slot);
-  const auto sum = std::ranges::find(p.actions, uint32_t{TSR_ACTION_ALL_REDUCE}, &Action::kind);
-  insert_broadcast(p, i + 1, Action(*sum), range);
-  p.actions[i + 1].group = p.group({0, {}});
-  p.actions[i + 1].stream = p.comm_stream(0, "test");
-  return p.actions[i + 1];
-}
-
-const Fault kCollectiveFaults[] = {
-    {"squares_of_a_home_missing", "ddp", 0, [](Program& p) { remove(p, TSR_ACTION_SUM_SQUARES, kWeight); },
-     "comm.world.scalars all_reduce squares sums the squares of 27 of 28 homes"},
-    {"loss_not_summed", "all", 0, [](Program& p) { loss_sum(p, "comm.dp.").reduce = TSR_REDUCE_MAX; },
-     "all_reduce loss reduces the loss by something other than a sum"},
-    {"loss_summed_twice", "all", 0,
-     [](Program& p) {
-       Action again = loss_sum(p, "comm.dp.");
-       again.id = p.next_id++;
-       const size_t i = static_cast<size_t>(&loss_sum(p, "comm.dp.") - p.actions.data());
-       p.actions.insert(p.actions.begin() + static_cast<ptrdiff_t>(i), std::move(again));
-     },
-     "all_reduce loss sums the loss over the same tokens twice"},
-    {"gradient_scaled_on_one_of_its_ranks", "zero3", 0,
-     [](Program& p) {
-       for (size_t i = 0; i < p.actions.size(); ++i)
-         if (p.actions[i].kind == TSR_ACTION_REDUCE && p.actions[i].peer == 1)
-           return insert_elementwise(p, i, TSR_ACTION_SCALE, p.actions[i].bindings[0], 0.5);
-     },
-     ", scaled by 0.5 on one rank and the gradient of "},
-    {"gradients_exchanged_on_the_slice_of_another_rank", "fsdp", 0,
-     [](Program& p) {
-       Action& backward = action_of(p, TSR_ACTION_BACKWARD, "ln_f", 0);
-       std::swap(binding_of(backward, kWeightGradient).offset, binding_of(backward, kBiasGradient).offset);
-     },
-     "which holds the gradient of ln_f.weight; the model needs the gradient of ln_f.bias"},
-    {"value_of_other_tokens", "ddp", 0,
-     [](Program& p) {
-       const size_t i = index_of(p, TSR_ACTION_FORWARD, "h.0.qkv", 0);
-       const Binding qkv = binding_of(p.actions[i], TSR_SLOT(TSR_ROLE_OUTPUT, 0));
-       const auto sum = std::ranges::find(p.actions, uint32_t{TSR_ACTION_ALL_REDUCE}, &Action::kind);
-       insert_broadcast(p, i + 1, Action(*sum), qkv);
-     },
-     "compute forward h.0.attention mb=0 takes i0 (h.0.qkv) = activation h.0.qkv mb=0, which holds nothing that the "
-     "model "
-     "names; the model needs h.0.qkv mb=0"},
-    {"tokens_of_another_rank", "ddp", 0,
-     [](Program& p) {
-       const Binding tokens{p.inputs.front().buffer, 0, p.buffer(p.inputs.front().buffer).num_elements, 0, 0};
-       const auto sum = std::ranges::find(p.actions, uint32_t{TSR_ACTION_ALL_REDUCE}, &Action::kind);
-       insert_broadcast(p, 0, Action(*sum), tokens);
-     },
-     "which holds nothing that the model names; the model needs tokens mb=0"},
-    {"value_of_the_first_of_many_ranks", "ddp_of_twenty", 0,
-     [](Program& p) { broadcast_after(p, TSR_ACTION_FORWARD, "h.0.qkv", kOutput); },
-     "takes i0 (h.0.qkv) = activation h.0.qkv mb=0, which holds nothing that the model names"},
-    {"saved_averaged_over_many_ranks", "ddp_of_twenty", 0,
-     [](Program& p) {
-       Action& average = broadcast_after(p, TSR_ACTION_FORWARD, "h.0.attention", kSaved);
-       average.kind = TSR_ACTION_ALL_REDUCE;
-       average.reduce = TSR_REDUCE_AVG;
-       average.peer = -1;
-     },
-     "takes s0 = saved h.0.attention mb=0, which holds nothing that the model names"},
-    {"saved_of_another_part_of_the_heads", "rows", kEveryClass,
-     [](Program& p) {
-       Action& broadcast = broadcast_after(p, TSR_ACTION_FORWARD, "h.0.attention", kSaved);
-       broadcast.group = p.group({1, {}});
-       broadcast.stream = p.comm_stream(1, "test");
-     },
-     "takes s0 = saved h.0.attention mb=0, which holds nothing that the model names"},
-    {"slices_that_are_not_received", "ddp_of_four", 0,
-     [](Program& p) {
-       // A gather with counts before it is no reason to look at one rank alone.
-       Buffer buffer{0, "made", TSR_BUFFER_STAGING};
-       buffer.num_elements = 8;
-       const uint64_t from = p.add_buffer(buffer), to = p.add_buffer(buffer);
-       const auto insert_first = [&](uint32_t kind, std::vector<Binding> bindings, std::vector<uint64_t> counts) {
-         Action action;
-         action.id = p.next_id++;
-         action.kind = kind;
-         action.bindings = std::move(bindings);
-         action.counts = std::move(counts);
-         if (is_collective(kind)) action.stream = p.comm_stream(0, "test"), action.group = p.group({0, {}});
-         p.actions.insert(p.actions.begin(), std::move(action));
-       };
-       insert_first(TSR_ACTION_ALL_TO_ALL,
-                    {{from, 0, 8, kSource, TSR_MODE_READ}, {to, 0, 8, kDestination, TSR_MODE_WRITE}},
-                    {1, 2, 2, 3, 1, 2, 2, 3});
-       insert_first(TSR_ACTION_ALL_GATHER, {{from, 0, 8, kDestination, TSR_MODE_ADD}}, {2, 2, 2, 2});
-       insert_first(TSR_ACTION_ZERO, {{from, 0, 8, kDestination, TSR_MODE_WRITE}}, {});
-     },
-     "all_to_all made (sends 2) meets "},
-    {"loss_scattered", "ddp", 0, [](Program& p) { loss_sum(p).kind = TSR_ACTION_REDUCE_SCATTER; },
-     "leaves each rank with a part of the loss, of which all need the whole"},
-    {"squares_scattered", "ddp", 0, [](Program& p) { sum_of(p, kSquaresAccumulator).kind = TSR_ACTION_REDUCE_SCATTER; },
-     "leaves each rank with a part of the sum of squares, of which all need the whole"},
-    {"value_averaged", "tensor", 0,
-     [](Program& p) { action_of(p, TSR_ACTION_ALL_REDUCE, "h.0.projected mb=0").reduce = TSR_REDUCE_AVG; },
-     "reduces h.0.projected mb=0, which only a sum over an axis that splits tensors completes"},
-};
-INSTANTIATE_TEST_SUITE_P(Collective, ModelRule, ::testing::ValuesIn(kCollectiveFaults), name_of);
-
 const Fault kCommonFaults[] = {
     {"config", "one", 0, [](Program& p) { p.shape.max_norm = 0.005; },
      "rank 0: its step program has max_norm 0.005, where the job has 0.01"},
@@ -459,42 +272,6 @@ const Fault kCommonFaults[] = {
      "binds w0 to workspace loss mb=0, and w1 too; an operand of scratch has its own"},
 };
 INSTANTIATE_TEST_SUITE_P(Common, ModelRule, ::testing::ValuesIn(kCommonFaults), name_of);
-
-/// What is right in another way than the plugins of this repository write it.
-const Fault kLegal[] = {
-    {"group_that_lists_all_ranks", "ddp", 0,
-     [](Program& p) {
-       const int listed = p.group({0, {0, 1}});
-       for (Action& action : p.actions)
-         if (p.streams[action.stream].name == "comm.dp.gradient") action.group = listed;
-     },
-     ""},
-    {"average_of_what_all_ranks_have", "tensor", kEveryClass,
-     [](Program& p) {
-       Action& average = broadcast_after(p, TSR_ACTION_BACKWARD, "ln_f", kWeightGradient);
-       average.kind = TSR_ACTION_ALL_REDUCE;
-       average.reduce = TSR_REDUCE_AVG;
-       average.peer = -1;
-     },
-     ""},
-};
-
-class ModelLegal : public ::testing::TestWithParam<Fault> {};
-
-TEST_P(ModelLegal, IsAccepted) {
-  EXPECT_TRUE(is_clean(job(GetParam().job).findings(GetParam().rank, GetParam().make)));
-}
-INSTANTIATE_TEST_SUITE_P(Programs, ModelLegal, ::testing::ValuesIn(kLegal), name_of);
-
-TEST(ModelRulePlacement, OfAPartialSumThatIsBroadcastOverAnotherAxis) {
-  const auto broadcast = [](Program& p) {
-    Action& action = broadcast_after(p, TSR_ACTION_BACKWARD, "h.0.qkv", kWeightGradient);
-    action.group = p.group({1, {}});
-    action.stream = p.comm_stream(1, "test");
-  };
-  EXPECT_TRUE(has_diagnostic(job("rows").findings(kEveryClass, broadcast),
-                             "which is an unreduced partial sum over dp: the other ranks would take a partial sum"));
-}
 
 // The host fills what the homes of the first step program name.
 TEST(ModelRuleOfHomes, InAnotherPlaceInAnotherProgram) {

@@ -1,0 +1,86 @@
+// Programs of whole jobs with one fault each, of which one rule of verify/model or verify_common must say so.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mutation_job.h"
+#include "program_edits.h"
+#include "support/expect_diagnostic.h"
+#include "support/paths.h"
+#include "verify/diagnostics.h"
+
+namespace tessera::testing {
+
+struct JobFlags {
+  int num_ranks;
+  std::vector<std::string> flags;
+};
+
+inline const std::map<std::string, JobFlags>& jobs() {
+  static const std::map<std::string, JobFlags> all = {
+      {"one", {1, {"--grad-accum=2"}}},
+      {"every", {1, {"--grad-accum=2", "--reduce-every=micro-batch"}}},
+      {"frozen", {1, {"--freeze=wte.*,wpe.*,h.0.*"}}},
+      {"fp16", {1, {"--dtype=fp16"}}},
+      {"ddp", {2, {"--mesh=dp=2", "--strategy=dp=ddp"}}},
+      {"ddp_of_four", {4, {"--mesh=dp=4", "--strategy=dp=ddp"}}},
+      {"ddp_of_twenty", {20, {"--mesh=dp=20", "--strategy=dp=ddp"}}},
+      {"fsdp", {2, {"--mesh=dp=2", "--strategy=dp=fsdp"}}},
+      {"frozen_fsdp", {2, {"--mesh=dp=2", "--strategy=dp=fsdp", "--freeze=wte.*,wpe.*,h.0.*"}}},
+      {"zero3", {2, {"--mesh=dp=2", "--strategy=dp=zero3"}}},
+      {"tensor", {2, {"--mesh=tp=2", "--strategy=tp=tensor"}}},
+      {"ring", {2, {"--mesh=tp=2", "--strategy=tp=ring", "--plugin-dir=" + binary_dir("tests/mutation_strategies")}}},
+      {"rows", {4, {"--mesh=dp=2,tp=2", "--strategy=dp=ddp,tp=tensor", "--tensor.sequence-parallel=true"}}},
+      {"all",
+       {8,
+        {"--mesh=pp=2,dp=2,tp=2", "--strategy=pp=pipeline,dp=fsdp,tp=tensor", "--pipeline.cut=even",
+         "--grad-accum=2"}}}};
+  return all;
+}
+
+inline const MutationJob& job(const std::string& name) {
+  static std::map<std::string, MutationJob> made;
+  const auto found = made.find(name);
+  if (found != made.end()) return found->second;
+  std::vector<std::string> flags = {"--model=" + source_dir("tests/golden/programs/two-blocks"), "--batch-size=1",
+                                    "--seq-len=8", "--clip=0.01"};
+  const JobFlags& own = jobs().at(name);
+  flags.insert(flags.end(), own.flags.begin(), own.flags.end());
+  return made.try_emplace(name, std::move(flags), own.num_ranks).first->second;
+}
+
+inline constexpr uint32_t kSource = TSR_SLOT(TSR_ROLE_SOURCE, 0), kDestination = TSR_SLOT(TSR_ROLE_DESTINATION, 0),
+                          kOutput = TSR_SLOT(TSR_ROLE_OUTPUT, 0), kInput = TSR_SLOT(TSR_ROLE_INPUT, 0),
+                          kSaved = TSR_SLOT(TSR_ROLE_SAVED, 0), kFirstState = TSR_SLOT(TSR_ROLE_STATE, 0),
+                          kLossScaleSlot = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_LOSS_SCALE),
+                          kRate = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_LR),
+                          kWeightGradient = TSR_SLOT(TSR_ROLE_GRADIENT, 0),
+                          kBiasGradient = TSR_SLOT(TSR_ROLE_GRADIENT, 1);
+inline constexpr std::string_view kWeight = "h.0.attn.c_attn.weight";
+
+struct Fault {
+  const char* name;
+  const char* job;
+  int rank;
+  std::function<void(Program&)> make;
+  const char* finding;
+};
+inline void PrintTo(const Fault& fault, std::ostream* out) {
+  *out << fault.name;
+}
+
+/// Its test is in model_rules_test.cc.
+class ModelRule : public ::testing::TestWithParam<Fault> {};
+
+inline std::string name_of(const ::testing::TestParamInfo<Fault>& info) {
+  return info.param.name;
+}
+
+}  // namespace tessera::testing
