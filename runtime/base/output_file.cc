@@ -78,8 +78,9 @@ std::string refusal_of_new_file(const Output& output) {
   const fs::path parent = fs::absolute(output.path).parent_path();
   if (::faccessat(AT_FDCWD, parent.c_str(), W_OK | X_OK, AT_EACCESS) != 0)
     return concat("cannot be written: its folder ", parent.string(), ": ", std::strerror(errno));
+  std::error_code unknown;
   for (const JobInput& input : output.inputs)
-    if (input.takes_all && fs::is_directory(input.path) && lies_in(output.path, input.path))
+    if (input.takes_all && fs::is_directory(input.path, unknown) && lies_in(output.path, input.path))
       return concat("is in the folder that the job reads for ", input.flag, " (", input.path,
                     ") and would be read with it; give a file elsewhere");
   for (const JobInput& input : output.inputs)

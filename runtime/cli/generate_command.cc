@@ -12,6 +12,7 @@
 #include <cmath>
 #include <iostream>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <thread>
 #include <variant>
@@ -68,8 +69,15 @@ class TokenText {
                               folder, " ", vocab, "; give the tokenizer it was trained with"));
   }
 
-  /// Tokens that have a text; the model may have more, as padding.
-  int64_t num_tokens() const { return tokenizer_ ? tokenizer_->num_tokens() : is_of_bytes() ? kNumBytes : vocab_; }
+  /// Those that have a text, ascending; the model may have more, as padding.
+  std::vector<int32_t> tokens() const {
+    std::vector<int32_t> all(static_cast<size_t>(tokenizer_      ? tokenizer_->num_tokens()
+                                                 : is_of_bytes() ? kNumBytes
+                                                                 : vocab_));
+    std::iota(all.begin(), all.end(), 0);
+    if (tokenizer_) std::erase_if(all, [&](int32_t token) { return !tokenizer_->has(token); });
+    return all;
+  }
 
   std::vector<int32_t> read(const CommandLine& line) const {
     const std::optional<int32_t> start = start_token();
@@ -153,17 +161,20 @@ uint32_t num_threads(const CommandLine& line) {
   return given > 0 ? given : std::max(1u, std::thread::hardware_concurrency());
 }
 
-/// Shows the tokens; returns how many were generated.
+/// Shows the tokens, until one cannot be shown; returns how many were generated.
 int64_t generate(Generator& generator, const std::vector<int32_t>& prompt, TokenText& text, Sampler& sampler,
                  int64_t max_tokens) {
   for (const int32_t token : prompt)
     text.show(token);
-  const auto known = static_cast<size_t>(text.num_tokens());
+  const std::vector<int32_t> tokens = text.tokens();
+  std::vector<float> of_tokens(tokens.size());
   std::span<const float> logits = generator.start(prompt);
   for (int64_t i = 0; i < max_tokens; ++i) {
-    const int32_t token = sampler.next(logits.first(known));
+    std::ranges::transform(tokens, of_tokens.begin(), [&](int32_t t) { return logits[static_cast<size_t>(t)]; });
+    const int32_t token = tokens[static_cast<size_t>(sampler.next(of_tokens))];
     if (text.is_end(token)) return i;
     text.show(token);
+    if (!std::cout) return i;  // main says why
     if (i + 1 < max_tokens) logits = generator.append(token);
   }
   return max_tokens;
@@ -202,6 +213,7 @@ int run(const CommandLine& line) {
   const auto start = std::chrono::steady_clock::now();
   const int64_t num_tokens = generate(generator, prompt, text, sampler, max_tokens);
   std::cout << std::endl;
+  if (!std::cout) return 0;
   const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   log.info("generated ", num_tokens, " tokens after ", prompt.size(), " of the prompt, ",
            shortest(std::round(100 * ms / static_cast<double>(std::max<int64_t>(1, num_tokens))) / 100),

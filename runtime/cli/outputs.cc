@@ -18,6 +18,7 @@
 
 #include "base/concat.h"
 #include "base/output_file.h"
+#include "checkpoint/index.h"
 #include "checkpoint/save_folder.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
@@ -52,7 +53,8 @@ std::vector<JobInput> data_inputs(const Job& job, const char* flag, const std::s
   if (data.empty()) return {};
   if (std::holds_alternative<ExampleInputs>(job.architecture().inputs()))
     if (const auto pair = find_idx_pair(data)) return {{flag, pair->images, true}, {flag, pair->labels, true}};
-  if (!is_pattern(data) || std::filesystem::exists(data)) return {{flag, data, true}};
+  std::error_code unknown;
+  if (!is_pattern(data) || std::filesystem::exists(data, unknown)) return {{flag, data, true}};
   std::vector<JobInput> inputs = {
       {flag, data, false, [data](const std::string& path) { return would_match(data, path); }}};
   for (const std::string& path : paths_matching(data))
@@ -163,6 +165,13 @@ std::string refusal_beside_record(const std::string& out, const std::string& fla
   return "";
 }
 
+/// A checkpoint has its own files alone.
+std::string refusal_of_checkpoint(const std::string& flag, const std::string& folder) {
+  std::error_code unknown;
+  if (folder.empty() || !std::filesystem::exists(std::filesystem::path(folder) / kIndexName, unknown)) return "";
+  return concat(flag, " ", folder, " is a checkpoint, which has ", kIndexName, "; give another folder");
+}
+
 void check_distinct(const TrainConfig& config) {
   const std::string trace = config.profile ? trace_path(config) : "";
   if (!trace.empty() && !config.metrics.empty() && is_one_file(config.metrics, trace))
@@ -181,6 +190,8 @@ void check_outputs(const Job& job, const ParsedFlags& flags) {
   check_distinct(config);
   if (!config.metrics.empty()) check(metrics_output(job, inputs));
   if (config.profile) check(trace_output(job, inputs));
+  for (const auto& [flag, folder] : {std::pair("--save", config.save), std::pair("--out", config.out)})
+    refuse(refusal_of_checkpoint(flag, folder));
   if (!config.out.empty()) refuse(refusal_of_record(config.out, !config.resume.empty(), config.overwrite, inputs));
   if (!config.save.empty()) refuse(refusal_of_folder("--save", config.save, inputs));
 }

@@ -29,11 +29,16 @@ constexpr CommandSyntax kSyntax = {"usage: tessera report FOLDER [--to FILE]",
                                    "on.",
                                    kFlags, 1};
 
-/// The files of rank 0, which the page is made of.
+/// The files of the record: those that the page is made of, the logs of ranks and the events for TensorBoard.
 std::vector<JobInput> files_of(const std::string& folder) {
   std::vector<JobInput> files;
   for (const std::string_view name : {kConfigFile, kMetricsFile, kPlanText, kPlanJson, kStepDrawing})
     files.push_back({"FOLDER", (std::filesystem::path(folder) / name).string()});
+  std::error_code error;
+  for (const auto& file : std::filesystem::directory_iterator(folder, error))
+    if (const std::string name = file.path().filename();
+        name.starts_with("log.rank") || name.starts_with("events.out."))
+      files.push_back({"FOLDER", file.path().string()});
   return files;
 }
 

@@ -78,7 +78,7 @@ int tokenize_command(std::span<const std::string> arguments) {
   if (!out.ends_with(".bin")) throw UsageError(concat("OUT is '", out, "'; give it a name that ends in .bin"));
   const Tokenizer tokenizer(file);
   Output output{.flag = "OUT", .path = out, .is_ours = begins_like_token_file, .overwrite = line.has("overwrite")};
-  output.inputs = {{"IN", in}, {"--tokenizer", file}};
+  output.inputs = {{"IN", in, true}, {"--tokenizer", file, true}};
   check(tokenizer, output);
   const std::string text = read_text_file(in, kMaxTextBytes);
   if (text.empty()) throw UsageError(concat(in, " is empty; give a text"));

@@ -30,6 +30,13 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr uint64_t kMostBytes = 64 << 20;
+constexpr int kMostDepth = 16;  ///< of what is shown; printing a value takes stack for each level
+
+/// Discarded if it is not JSON. A folder may come from elsewhere: what is nested deeper is left out.
+Json parsed(const std::string& text) {
+  return Json::parse(
+      text, [](int depth, Json::parse_event_t, Json&) { return depth <= kMostDepth; }, false);
+}
 
 std::string text_of(const Json& line, const char* key) {
   const auto found = line.find(key);
@@ -116,7 +123,7 @@ bool has_metrics(const std::string& path) {
 void read_metrics(RecordedRun& run, const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   for (std::string text; std::getline(in, text);) {
-    const Json line = Json::parse(text, nullptr, false);
+    const Json line = parsed(text);
     if (line.is_object())
       take_line(run, line);
     else if (!in.eof() && !text.empty())
@@ -147,10 +154,10 @@ RecordedRun read_recorded_run(const std::string& folder) {
   run.folder = folder;
   read_metrics(run, metrics);
   std::erase_if(run.curves, [](const auto& named) { return named.second.steps.empty(); });
-  run.settings = facts_of(Json::parse(text_file(path(kConfigFile)), nullptr, false));
+  run.settings = facts_of(parsed(text_file(path(kConfigFile))));
   run.plan = text_file(path(kPlanText));
   if (const std::string drawing = text_file(path(kStepDrawing));
-      begins_like_step_svg(drawing.substr(0, Output::kJudgedBytes)))
+      begins_like_step_svg(drawing.substr(0, Output::kJudgedBytes)) && drawing.find("<svg ") != drawing.npos)
     run.drawing = drawing;
   return run;
 }

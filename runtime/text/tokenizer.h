@@ -27,6 +27,8 @@ class Tokenizer {
   std::vector<int32_t> encode(std::string_view text) const;
   /// The bytes of a token. Throws INVALID_ARGUMENT for one that does not exist.
   const std::string& bytes_of(int32_t token) const;
+  /// Numbers below num_tokens() may be left out by the file: they have no bytes.
+  bool has(int32_t token) const { return !data_.tokens[static_cast<size_t>(token)].empty(); }
 
  private:
   TokenizerData data_;

@@ -140,6 +140,8 @@ void require_byte_level(const Json& tokenizer, const char* key, bool may_be_null
   const std::string type = part.is_object() && part.contains("type") ? part["type"].dump() : part.dump().substr(0, 60);
   if (type != "\"ByteLevel\"")
     refuse(TSR_E_UNSUPPORTED, where, ": \"", key, "\" is ", type, "; only GPT-2's \"ByteLevel\" is supported");
+  if (!part.is_object())
+    refuse(TSR_E_INVALID_ARGUMENT, where, ": \"", key, "\" is ", type, "; it must be an object of that type");
   if (std::string(key) != "pre_tokenizer") return;
   require_unset(part, {"add_prefix_space"}, where);
   if (part.value("use_regex", Json(true)) != true)

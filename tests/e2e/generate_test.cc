@@ -100,6 +100,25 @@ TEST(Generate, WithATokenizerPrintsText) {
   EXPECT_TRUE(text_of(generate({model, "--tokenizer", kTokenizer, "--max-tokens=3"})).starts_with("<|endoftext|>"));
 }
 
+TEST(Generate, DrawsNoNumberThatTheTokenizerLeavesOut) {
+  const TempFolder folder;
+  auto file = nlohmann::json::parse(file_bytes(kTokenizer + "/tokenizer.json"));
+  auto pad = file["added_tokens"][0];
+  pad["id"] = 639, pad["content"] = "<pad>";  // 600 to 638 have no text
+  file["added_tokens"].push_back(pad);
+  const std::string tokenizer = folder.write("tokenizer.json", file.dump()), model = model_of(folder, 640);
+  for (const char* seed : {"--seed=1", "--seed=2", "--seed=3"})
+    text_of(generate({model, "--tokenizer", tokenizer, "--prompt=a", "--max-tokens=60", "--temperature=9", seed}));
+}
+
+TEST(Generate, EndsWhereItsOutputEnds) {
+  const std::string program = tessera({})[0];
+  const CommandResult run =
+      run_command({"/bin/sh", "-c",
+                   program + " generate " + kTalk + " --prompt 1 --threads=1 --max-tokens 1000000000000 > /dev/full"});
+  expect_message(run, 1, {"No space left on device"});
+}
+
 /// Later positions were never trained.
 TEST(Generate, OfACheckpointLooksBackAsFarAsItWasTrained) {
   const TempFolder folder;

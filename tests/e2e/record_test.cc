@@ -258,6 +258,24 @@ TEST(Config, ARunIsRepeatedByItsRecord) {
                  {"evaluation: loss"});
 }
 
+TEST(Config, OfARunThatOffloadsServesEval) {
+  const TempFolder folder;
+  const std::string out = folder.path("a");
+  expect_message(run_command(evaluated({"--steps=1", "--offload=optimizer-state", "--out", out})), 0, {});
+  expect_message(run_command(tessera({"eval", golden(), "--config", out + "/config.json", "--eval-batches=1"})), 0,
+                 {"evaluation: loss"});
+}
+
+TEST(Record, IsNotWrittenIntoACheckpoint) {
+  const TempFolder folder;
+  const std::string save = folder.path("save"), checkpoint = save + "/step-00000001";
+  expect_message(run_command(evaluated({"--steps=1", "--save", save})), 0, {});
+  for (const char* flag : {"--save", "--out"})
+    expect_message(
+        run_command(evaluated({"--steps=1", flag, checkpoint})), 2,
+        {std::string(flag) + " " + checkpoint + " is a checkpoint, which has index.json; give another folder"});
+}
+
 TEST(Config, IsPrintedAsItIsRecorded) {
   const TempFolder folder;
   const std::string out = folder.path("a");

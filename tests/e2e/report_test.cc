@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <regex>
 
@@ -88,6 +89,23 @@ TEST(Report, NeverReplacesTheRecord) {
                    {"--to " + file + " is a file that the job reads for FOLDER"});
     EXPECT_EQ(file_bytes(file), before);
   }
+  for (const auto& file : std::filesystem::directory_iterator(record()))
+    if (const std::string name = file.path().filename();
+        name.starts_with("events.out.") || name.starts_with("log.rank"))
+      expect_message(run_command(tessera({"report", record(), "--to", file.path(), "--overwrite"})), 2,
+                     {" is a file that the job reads for FOLDER"});
+}
+
+// Printing a value takes stack for each level, and the folder may come from elsewhere.
+TEST(Report, LeavesOutWhatIsNestedDeeply) {
+  const TempFolder folder;
+  std::filesystem::copy(record(), folder.path("copy"));
+  const std::string deep = std::string(200000, '[') + std::string(200000, ']');
+  folder.write("copy/config.json", R"({"batch_size":7,"seed":)" + deep + "}");
+  folder.write("copy/step.svg", "<title>One step of Tessera</title>");
+  const std::string page = report_of(folder.path("copy"));
+  EXPECT_NE(page.find("batch_size"), std::string::npos);
+  EXPECT_NE(page.find("recorded without a drawing of its step"), std::string::npos);
 }
 
 /// A folder whose metrics are these lines after that of the run.

@@ -61,6 +61,21 @@ TEST(Tokenize, ReplacesItsOwnFilesAndNoOthers) {
   EXPECT_NE(refused.err.find("exists and was not written by tessera"), std::string::npos) << refused.err;
   EXPECT_EQ(tokenize({"--tokenizer", kTokenizer, in, out, "--overwrite"}).exit_code, 0);
   EXPECT_EQ(file_bytes(out), first);
+  for (const std::vector<std::string>& more : {std::vector<std::string>{}, {"--overwrite"}}) {
+    std::vector<std::string> words = {"--tokenizer", kTokenizer, out, out};
+    words.insert(words.end(), more.begin(), more.end());
+    expect_message(tokenize(words), 2, {"OUT " + out + " is a file that the job reads for IN"});
+    EXPECT_EQ(file_bytes(out), first);
+  }
+}
+
+TEST(Tokenize, RefusesATokenizerWhosePartIsAText) {
+  const TempFolder folder;
+  auto file = nlohmann::json::parse(file_bytes(kTokenizer + "/tokenizer.json"));
+  file["pre_tokenizer"] = "ByteLevel";
+  const std::string text = folder.write("a.txt", "the text"), bad = folder.write("tokenizer.json", file.dump());
+  expect_message(tokenize({"--tokenizer", bad, text, folder.path("a.bin")}), 1,
+                 {bad + ": \"pre_tokenizer\" is \"ByteLevel\"; it must be an object of that type"});
 }
 
 TEST(Tokenize, WarnsOfBytesThatAreNotUtf8) {

@@ -99,7 +99,23 @@ class Taking {
     return "";
   }
 
+  /// Whether the file names the option's plugin by flags alone that the command lacks, as eval lacks --offload.
+  bool is_of_unused_plugin(const std::string& option) const {
+    const auto parts = split(option, '.');
+    if (parts.size() < 2) return false;
+    const std::string_view plugin = parts[parts.size() - 2];
+    bool is_named = false;
+    for (const FileSetting& setting : settings_) {
+      if (std::ranges::count(kNamesPlugins, setting.key) == 0 || setting.values.empty()) continue;
+      if (setting.values[0].find(plugin) == std::string::npos) continue;
+      if (has_flag(flags_.set, flag_of(setting.key))) return false;
+      is_named = true;
+    }
+    return is_named;
+  }
+
   void take_option(const FileSetting& setting) {
+    if (is_of_unused_plugin(setting.key)) return;
     const auto given = std::ranges::find_if(flags_.plugin_flags, [&](const PluginFlag& flag) {
       return flag.file.empty() && (flag.name == setting.key || flag.name == without_axis(setting.key));
     });

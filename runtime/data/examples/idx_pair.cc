@@ -111,7 +111,8 @@ std::optional<IdxPair> find_idx_pair(const std::string& data) {
     if (auto pair = split_pair(data)) return pair;
     refuse_absent(data);
   }
-  if (fs::is_directory(data)) return pair_in(data);
+  std::error_code unknown;
+  if (fs::is_directory(data, unknown)) return pair_in(data);
   if (!is_named_idx(name_of(data)) && !begins_as_idx(data)) return std::nullopt;
   std::string labels = labels_of(data);
   if (labels.empty())
