@@ -113,7 +113,7 @@ int print_config(const ParsedFlags& flags, int num_ranks, int num_local_ranks, c
   return 0;
 }
 
-/// The run asks for signals before each step; from the first one on they are requests.
+/// A run that trains asks for signals before each step; from the first one on they are requests.
 RankObserver with_signals(RankObserver observer, RunSignals& signals) {
   observer.on_start = [&signals, inner = observer.on_start](const RunMetrics& run) {
     inner(run);
@@ -127,7 +127,7 @@ RankObserver with_signals(RankObserver observer, RunSignals& signals) {
 RankObserver observe(const Job& job, int rank, int num_local_ranks, RankRecord& record, RunSignals& signals) {
   RankObserver observer = write_outputs(job, rank);
   record.observe(job, threads_per_rank(job.config, num_local_ranks), observer);
-  return with_signals(std::move(observer), signals);
+  return job.trains ? with_signals(std::move(observer), signals) : observer;
 }
 
 /// Runs the rank; its record also says why it failed.

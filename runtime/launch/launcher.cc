@@ -187,6 +187,7 @@ LaunchResult launch_ranks(const LaunchRequest& request, const Log& log) {
   if (::access(request.executable.c_str(), X_OK) != 0)
     throw Error(TSR_E_UNAVAILABLE, concat("cannot start ", request.executable, ": ", std::strerror(errno)));
   require_descriptors(request.num_ranks);
+  ::signal(SIGCHLD, SIG_DFL);    // ignored by some who start programs, and then no rank could be waited for
   const BlockedSignals signals;  // first: the server's threads inherit the mask
   const std::string secret = random_secret();
   TcpStoreServer server("127.0.0.1", 0, secret);

@@ -25,13 +25,20 @@ std::string gzip(std::string_view text) {
   z_stream stream{};
   if (deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, kGzip, 8, Z_DEFAULT_STRATEGY) != Z_OK)
     throw Error(TSR_E_RESOURCE_EXHAUSTED, "zlib has no memory to compress a trace");
-  std::string bytes(deflateBound(&stream, text.size()), '\0');
+  std::string bytes;
   stream.next_in = bytes_of(text);
-  stream.avail_in = static_cast<uInt>(text.size());
-  stream.next_out = bytes_of(bytes);
-  stream.avail_out = static_cast<uInt>(bytes.size());
-  deflate(&stream, Z_FINISH);
-  bytes.resize(stream.total_out);
+  size_t left = text.size();  // zlib counts in 32 bits
+  for (int result = Z_OK; result != Z_STREAM_END;) {
+    const size_t more = stream.avail_in == 0 ? std::min(left, kPieceBytes) : 0;
+    stream.avail_in += static_cast<uInt>(more);
+    left -= more;
+    const size_t done = bytes.size();
+    bytes.resize(done + kPieceBytes);
+    stream.next_out = bytes_of(bytes) + done;
+    stream.avail_out = static_cast<uInt>(kPieceBytes);
+    result = deflate(&stream, left == 0 ? Z_FINISH : Z_NO_FLUSH);
+    bytes.resize(bytes.size() - stream.avail_out);
+  }
   deflateEnd(&stream);
   return bytes;
 }

@@ -76,15 +76,16 @@ class TrainLoop {
   RunEnd run() {
     const int64_t first = state_.step;
     RunEnd end;
-    while (state_.step < config_.steps && end.stopped_by.empty()) {
+    while (state_.step < config_.steps) {
       run_step();
       saver_.poll();
-      evaluate_if_due();
-      if (is_last()) break;
-      if (requests_.stops())
+      if (!is_last() && requests_.stops()) {  // before an evaluation, which may take longer than a stop may
+        best_loss_.reset();
         end.stopped_by = requests_.who_stops();
-      else
-        save_if_due();
+        break;
+      }
+      evaluate_if_due();
+      if (!is_last()) save_if_due();
     }
     report_.end();
     end.last_step = state_.step;

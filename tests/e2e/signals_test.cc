@@ -73,6 +73,42 @@ TEST(ARunOfOneRank, StopsAfterAStep) {
   }
 }
 
+// An evaluation may take longer than a scheduler waits for the end.
+TEST(ARunOfOneRank, StopsBeforeItEvaluates) {
+  const TempFolder folder;
+  const std::string metrics = folder.path("metrics");
+  Command run(train(
+      {kSteps, "--metrics=" + metrics, "--eval-data=" + golden("/tokens.bin"), "--eval-every=1", "--eval-batches=1"}));
+  wait_for_steps(run);
+  kill(run.pid(), SIGTERM);
+  const CommandResult result = run.wait();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  int64_t last_evaluated = 0;
+  for (const nlohmann::json& line : read_json_lines(metrics))
+    if (line.value("kind", "") == "eval") last_evaluated = line["after_step"];
+  EXPECT_EQ(last_evaluated, stopped_after(result.err) - 1);
+}
+
+TEST(AnEvaluation, EndsAtTheFirstSignal) {
+  const TempFolder folder;
+  const std::string tokens = folder.write("tokens.bin", std::string(size_t{64} << 20, '\0'));
+  for (const char* nproc : {"--nproc=1", "--nproc=2"}) {
+    Command run(tessera({"eval", golden(), "--data", tokens, "--seq-len=8", "--batch-size=1", "--threads=1", nproc}));
+    ASSERT_TRUE(run.wait_for("raw uint16 tokens")) << run.err();
+    kill(run.pid(), SIGTERM);
+    EXPECT_EQ(run.wait().exit_code, 128 + SIGTERM);
+  }
+}
+
+// The shell's child inherits that SIGCHLD is ignored, and then the system keeps no exit status of its children.
+TEST(ALaunchedJob, EndsWhereSigchldIsIgnored) {
+  std::string command = "trap '' CHLD; exec";
+  for (const std::string& word : train({"--steps=2", "--nproc=2"}))
+    command += " '" + word + "'";
+  const CommandResult result = run_command({"/bin/bash", "-c", command});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+}
+
 // As `timeout` does, and a group whose launcher passes signals on.
 TEST(ARunOfOneRank, TakesTwoSignalsAtOnceForOne) {
   with_short_time(0, [](int64_t) {  // those that a busy machine delays are not at once
