@@ -66,6 +66,7 @@ class ExecutionContext {
   RankStream stream(const Program& program, uint32_t index);
   /// Waits for work in flight, on failed streams too. Nothing may run afterwards.
   void close_streams() { streams_.clear(); }
+  bool has_streams() const { return !streams_.empty(); }
   const StrategyOnAxis& strategy(int index) const;
   void* pointer(const Buffer& buffer, const MemoryPlan& memory, uint64_t offset_elements = 0) const;
 

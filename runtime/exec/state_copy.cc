@@ -119,8 +119,10 @@ tsr_status StateCopy::end_stream(void* self, tsr_error*) noexcept {
   return TSR_OK;
 }
 
-/// Issued work may keep the device busy for longer than the copy takes: then nothing waits but this thread.
+/// Issued work may keep the device busy for longer than the copy takes: then nothing waits but this thread. After an
+/// error in a step its streams are gone, while the copy of the last state may still be under way.
 bool StateCopy::is_computing() const {
+  if (!context_.has_streams()) return false;
   tsr_error ignored{};
   return enter(context_.device().api().stream_synchronize, compute_, 0, &ignored) == TSR_IN_PROGRESS;
 }
