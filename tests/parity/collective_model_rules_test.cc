@@ -28,6 +28,14 @@ Action& broadcast_after(Program& p, uint32_t kind, std::string_view object, uint
   return p.actions[i + 1];
 }
 
+/// Averages it over the first axis, in place.
+void average_after(Program& p, uint32_t kind, std::string_view object, uint32_t slot) {
+  Action& average = broadcast_after(p, kind, object, slot);
+  average.kind = TSR_ACTION_ALL_REDUCE;
+  average.reduce = TSR_REDUCE_AVG;
+  average.peer = -1;
+}
+
 const Fault kCollectiveFaults[] = {
     {"squares_of_a_home_missing", "ddp", 0, [](Program& p) { remove(p, TSR_ACTION_SUM_SQUARES, kWeight); },
      "comm.world.scalars all_reduce squares sums the squares of 27 of 28 homes"},
@@ -75,12 +83,7 @@ const Fault kCollectiveFaults[] = {
      [](Program& p) { broadcast_after(p, TSR_ACTION_FORWARD, "h.0.qkv", kOutput); },
      "takes i0 (h.0.qkv) = activation h.0.qkv mb=0, which holds nothing that the model names"},
     {"saved_averaged_over_many_ranks", "ddp_of_twenty", 0,
-     [](Program& p) {
-       Action& average = broadcast_after(p, TSR_ACTION_FORWARD, "h.0.attention", kSaved);
-       average.kind = TSR_ACTION_ALL_REDUCE;
-       average.reduce = TSR_REDUCE_AVG;
-       average.peer = -1;
-     },
+     [](Program& p) { average_after(p, TSR_ACTION_FORWARD, "h.0.attention", kSaved); },
      "takes s0 = saved h.0.attention mb=0, which holds nothing that the model names"},
     {"saved_of_another_part_of_the_heads", "rows", kEveryClass,
      [](Program& p) {
@@ -138,13 +141,7 @@ const Fault kLegal[] = {
      },
      ""},
     {"average_of_what_all_ranks_have", "tensor", kEveryClass,
-     [](Program& p) {
-       Action& average = broadcast_after(p, TSR_ACTION_BACKWARD, "ln_f", kWeightGradient);
-       average.kind = TSR_ACTION_ALL_REDUCE;
-       average.reduce = TSR_REDUCE_AVG;
-       average.peer = -1;
-     },
-     ""},
+     [](Program& p) { average_after(p, TSR_ACTION_BACKWARD, "ln_f", kWeightGradient); }, ""},
 };
 
 class ModelLegal : public ::testing::TestWithParam<Fault> {};
