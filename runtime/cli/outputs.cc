@@ -165,11 +165,20 @@ std::string refusal_beside_record(const std::string& out, const std::string& fla
   return "";
 }
 
+bool is_checkpoint(const std::filesystem::path& folder) {
+  std::error_code unknown;
+  return std::filesystem::exists(folder / kIndexName, unknown);
+}
+
 /// A checkpoint has its own files alone.
 std::string refusal_of_checkpoint(const std::string& flag, const std::string& folder) {
-  std::error_code unknown;
-  if (folder.empty() || !std::filesystem::exists(std::filesystem::path(folder) / kIndexName, unknown)) return "";
+  if (folder.empty() || !is_checkpoint(folder)) return "";
   return concat(flag, " ", folder, " is a checkpoint, which has ", kIndexName, "; give another folder");
+}
+
+std::string refusal_inside_checkpoint(const std::string& flag, const std::string& file) {
+  if (file.empty() || file == "-" || !is_checkpoint(std::filesystem::absolute(file).parent_path())) return "";
+  return concat(flag, " ", file, " is in a checkpoint, which has its own files alone; give another folder");
 }
 
 void check_distinct(const TrainConfig& config) {
@@ -192,6 +201,9 @@ void check_outputs(const Job& job, const ParsedFlags& flags) {
   if (config.profile) check(trace_output(job, inputs));
   for (const auto& [flag, folder] : {std::pair("--save", config.save), std::pair("--out", config.out)})
     refuse(refusal_of_checkpoint(flag, folder));
+  for (const auto& [flag, file] :
+       {std::pair("--metrics", config.metrics), std::pair("--profile-out", config.profile ? trace_path(config) : "")})
+    refuse(refusal_inside_checkpoint(flag, file));
   if (!config.out.empty()) refuse(refusal_of_record(config.out, !config.resume.empty(), config.overwrite, inputs));
   if (!config.save.empty()) refuse(refusal_of_folder("--save", config.save, inputs));
 }

@@ -221,6 +221,7 @@ int start_ranks(const RunFlags& flags, int num_ranks, const std::vector<std::str
     if (job.ranks_are_threads()) return train_as_threads(flags, job, signals, recorded);
     try_communicator(job, log);
     request.finish_ms = job.config.timeout_ms;
+    request.asks_to_save = signals.requests().num_saves > 0;
   }
   request.ranks_say_when_done = true;
   request.log = recorded.record.take_log();
@@ -270,6 +271,7 @@ int run_ranks(FlagSet set, std::span<const std::string> arguments, const std::ve
 }  // namespace
 
 int train_command(std::span<const std::string> arguments, const std::vector<std::string>& argv) {
+  hold_save_requests();
   return run_ranks(FlagSet::train, arguments, argv);
 }
 

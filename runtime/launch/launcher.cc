@@ -195,6 +195,7 @@ LaunchResult launch_ranks(const LaunchRequest& request, const Log& log) {
   LaunchedRanks ranks(request.num_ranks, request.ranks_say_when_done);
   for (int rank = 0; rank < request.num_ranks; ++rank)
     ranks.start(request.executable, request.arguments, {server.port(), secret}, signals.before());
+  if (request.asks_to_save) ranks.signal_one(SIGUSR1);
   const int ended_by = watch(request, ranks, server.store(), signals, log);
   return ended_by ? LaunchResult{128 + ended_by, ""} : conclude(ranks, server.store());
 }

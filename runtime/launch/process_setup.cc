@@ -46,6 +46,13 @@ sigset_t signals_of_parent() {
   return signals;
 }
 
+void hold_save_requests() {
+  sigset_t held;
+  sigemptyset(&held);
+  sigaddset(&held, SIGUSR1);
+  ::pthread_sigmask(SIG_BLOCK, &held, nullptr);
+}
+
 void announce_ending_signals() {
   for (const int signal : kEndingSignals)
     if (!is_ignored(signal)) act(signal, announce);

@@ -118,9 +118,8 @@ Socket Socket::listen(const std::string& address, uint16_t port) {
   const Addresses list = resolve(address, port, AI_PASSIVE);
   Socket socket = open_socket(*list);
   const int one = 1;
-  ::setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-  if (socket.fd() < 0 || ::bind(socket.fd(), list->ai_addr, list->ai_addrlen) != 0 ||
-      ::listen(socket.fd(), SOMAXCONN) != 0)
+  if (socket.fd() < 0 || ::setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0 ||
+      ::bind(socket.fd(), list->ai_addr, list->ai_addrlen) != 0 || ::listen(socket.fd(), SOMAXCONN) != 0)
     throw Error(errno == EADDRINUSE ? TSR_E_ALREADY_EXISTS : TSR_E_UNAVAILABLE,
                 concat("cannot listen on ", address, " port ", port, ": ", std::strerror(errno)));
   return socket;

@@ -174,6 +174,9 @@ struct RankRecord::State {
 
   void begin_run(const Job& job, int num_threads, const RunMetrics& run) {
     const std::string settings = resolved_config(job, num_threads);
+    attempt([&] {
+      if (const std::string doubt = doubt_of_record(folder, job.config.resume); !doubt.empty()) warnings.warning(doubt);
+    });
     attempt([&] { write_config(folder, settings); });
     const PlanFiles files = std::exchange(plan, std::nullopt).value();
     attempt([&] { write_plan(files); });

@@ -16,6 +16,7 @@
 #include "base/durable_file.h"
 #include "base/metrics.h"
 #include "base/read_only_file.h"
+#include "checkpoint/save_folder.h"
 #include "config/settings/settings_file.h"
 #include "plan/drawing/step_svg.h"
 
@@ -40,6 +41,14 @@ std::string beginning_of(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   in.read(begin.data(), begin.size());
   return {begin.data(), static_cast<size_t>(in.gcount())};
+}
+
+/// Of a checkpoint, the folder that it is in.
+fs::path save_folder_of(const std::string& given) {
+  const fs::path path = named_checkpoint(given);
+  const bool is_checkpoint = step_of_name(path.filename().string()).has_value();
+  std::error_code error;
+  return fs::weakly_canonical(is_checkpoint ? path.parent_path() : path, error);
 }
 
 /// Checks the file with this name in `folder`, before it is written.
@@ -87,6 +96,20 @@ std::string refusal_of_record(const std::string& folder, bool resumes, bool over
     return concat("--out ", folder,
                   " has the record of a run; give another folder, or continue that run with --resume");
   return "";
+}
+
+std::string doubt_of_record(const std::string& folder, const std::string& resume) {
+  const std::string config = in_folder(folder, kConfigFile);
+  if (resume.empty() || !begins_like_settings(beginning_of(config))) return "";
+  std::string known;
+  for (const FileSetting& setting : read_settings(config)) {
+    if ((setting.key != "save" && setting.key != "resume") || setting.values.empty()) continue;
+    if (save_folder_of(setting.values[0]) == save_folder_of(resume)) return "";
+    known += concat(known.empty() ? "" : ", ", "--", setting.key, " ", setting.values[0]);
+  }
+  return concat("--out ", folder, " has the record of a run with ", known.empty() ? "no --save" : known,
+                ", and this run continues ", resume,
+                "; if that is another run's, the record is now of both: give each run a folder of its own");
 }
 
 void remove_other_metrics(const std::string& folder) {

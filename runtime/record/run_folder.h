@@ -25,6 +25,10 @@ bool has_record(const std::string& folder);
 std::string refusal_of_record(const std::string& folder, bool resumes, bool overwrite,
                               const std::vector<JobInput>& inputs);
 
+/// A warning when a run that resumes from `resume` is recorded in a folder whose last run neither saved there nor
+/// resumed from there, by its config.json; empty when there is none. Throws what read_settings() throws.
+std::string doubt_of_record(const std::string& folder, const std::string& resume);
+
 /// Removes a file with the name of the metrics file that holds no metrics, once --overwrite allows it.
 void remove_other_metrics(const std::string& folder);
 

@@ -1,6 +1,7 @@
 // What a rank knows of itself and of its job.
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -20,6 +21,8 @@ struct RankInfo {
   std::string store_host = {};  ///< where the store is; empty: in this process
   /// By this process or our launcher, with the same cores; another launcher may have divided them.
   bool started_together = false;
+  /// Tells the other ranks why this one is going to end, which wakes all that wait in the store. The first call counts.
+  std::function<void(const std::exception&)> tell_failure = [](const std::exception&) {};
 };
 
 }  // namespace tessera::host

@@ -85,12 +85,17 @@ int RankProcess::run(int64_t start_timeout_ms, int64_t reply_ms, const Log& log,
       const bool has_reported = watch.tell(watch.failure_of(Error(TSR_E_INTERNAL, sentence)));
       if (!is_launched_ || !has_reported) print_error(concat("rank ", environment_.rank, ": ", sentence));
     });
-    try {
-      body(info(job, watch), watch);
-      watch.end();
-    } catch (const std::exception& error) {
+    RankInfo rank = info(job, watch);
+    rank.tell_failure = [&](const std::exception& error) {
+      if (failure) return;
       failure = watch.failure_of(error);
       was_told = watch.tell(*failure);
+    };
+    try {
+      body(rank, watch);
+      watch.end();
+    } catch (const std::exception& error) {
+      rank.tell_failure(error);
     }
     // The store is unreachable: destructors would wait for it, so the process exits without them.
     if (watch.is_cut_off()) end_process(leave(job, failure, false));

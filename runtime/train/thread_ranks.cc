@@ -65,8 +65,10 @@ class Failures {
  public:
   explicit Failures(MemoryStore& store) : store_(store) {}
 
+  /// Of a rank that has failed before, the first is kept.
   void add(int rank, const std::exception& error) {
     const std::lock_guard lock(mutex_);
+    if (std::ranges::any_of(ends_, [&](const RankEnd& end) { return end.who.rank == rank; })) return;
     RankEnd& end = ends_.emplace_back();
     end.failure = make_failure(error, rank, 0);
     end.who = end.failure->who;
@@ -94,10 +96,11 @@ void run_thread_ranks(int num_ranks, const std::function<void(const RankInfo& in
   const auto store = std::make_shared<MemoryStore>();
   Failures failures(*store);
   const auto run = [&](int rank) {
+    const auto tell = [&failures, rank](const std::exception& error) { failures.add(rank, error); };
     try {
-      body({rank, rank, num_ranks, true, store, [&failures] { return failures.is_over(); }, "", true});
+      body({rank, rank, num_ranks, true, store, [&failures] { return failures.is_over(); }, "", true, tell});
     } catch (const std::exception& error) {
-      failures.add(rank, error);
+      tell(error);
     }
   };
   std::optional<Error> cannot_start;

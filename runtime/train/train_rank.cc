@@ -176,10 +176,16 @@ void train_rank(const Job& job, const RunData& data, const RankInfo& info, const
   times.begin_steps();
   const RankParts parts{job, data, info, observer, log, first_log, runtime, replicas, meter, moves, profiler, times};
   RunEnd end;
-  if (job.trains)
-    end = train_steps(parts, saver, start);
-  else
-    evaluate_once(parts);
+  try {
+    if (job.trains)
+      end = train_steps(parts, saver, start);
+    else
+      evaluate_once(parts);
+  } catch (const Error& error) {
+    // First: a save that is under way would wait for the rank that does not come.
+    if (error.rank() >= 0) info.tell_failure(error);
+    throw;
+  }
   observer.on_end(runtime);
   barrier(info, job.mesh.num_ranks(), "end", job.config.timeout_ms, log);
   if (info.rank == 0) report_end(log, job, runtime, end, {meter.measure(), moves.in_run(), times, profiler.time_use()});

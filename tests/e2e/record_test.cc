@@ -129,6 +129,22 @@ TEST(Record, IsOneRuns) {
   expect_equal_events(out);
 }
 
+TEST(Record, OfTwoRunsIsDoubted) {
+  const TempFolder folder;
+  const std::string a = folder.path("a"), b = folder.path("b"), doubt = "if that is another run's";
+  for (const std::string& run : {a, b})
+    expect_message(run_command(train({"--steps=1", "--out", run, "--save", run + "/save"})), 0, {});
+  const auto resume = [&](const std::string& from, const std::string& out, Words more) {
+    more.insert(more.end(), {"--steps=2", "--resume", from, "--out", out});
+    return run_command(train(more));
+  };
+  expect_message(resume(b + "/save", a, {}), 0,
+                 {"--out " + a + " has the record of a run with --save " + a + "/save, and this run continues " + b,
+                  doubt, "give each run a folder of its own"});
+  for (const char* from : {"/save", "/save/step-00000001", "/save/latest"})
+    EXPECT_EQ(resume(b + from, b, {"--overwrite"}).err.find(doubt), std::string::npos) << from;
+}
+
 // A resumed run repeats the steps after its checkpoint: TensorBoard drops what the killed one had of these.
 TEST(Record, OfARunThatWentBackHasEachStepOnce) {
   const TempFolder folder;
@@ -274,6 +290,10 @@ TEST(Record, IsNotWrittenIntoACheckpoint) {
     expect_message(
         run_command(evaluated({"--steps=1", flag, checkpoint})), 2,
         {std::string(flag) + " " + checkpoint + " is a checkpoint, which has index.json; give another folder"});
+  const std::string file = checkpoint + "/metrics.jsonl";
+  for (const char* flag : {"--metrics", "--profile-out"})
+    expect_message(run_command(evaluated({"--steps=1", "--profile=1:1", flag, file})), 2,
+                   {flag + (" " + file) + " is in a checkpoint, which has its own files alone; give another folder"});
 }
 
 TEST(Config, IsPrintedAsItIsRecorded) {

@@ -2,10 +2,14 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <regex>
+#include <string>
+#include <thread>
 
 #include "e2e/cli.h"
 #include "support/free_port.h"
@@ -32,6 +36,19 @@ int64_t stopped_after(const std::string& err) {
   std::smatch match;
   const bool is_said = std::regex_search(err, match, std::regex("stopped after step (\\d+) of 1000000, as "));
   return is_said ? std::stoll(match[1]) : 0;
+}
+
+/// Whether the process's first thread blocks the signal.
+bool blocks(pid_t pid, int signal) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string word; status >> word;)
+    if (word == "SigBlk:") return status >> word && std::stoull(word, nullptr, 16) >> (signal - 1) & 1;
+  return false;
+}
+
+int64_t saves_in(const std::string& metrics) {
+  return std::ranges::count(read_json_lines(metrics), "save",
+                            [](const nlohmann::json& line) { return line.value("kind", ""); });
 }
 
 /// Sends the signal until the process ends.
@@ -229,6 +246,23 @@ TEST(ALaunchedJob, PassesAWishToSaveOnToOneRank) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   expect_part(result.err, "): asking one rank for a checkpoint");
   EXPECT_EQ(result.err.find("SIGUSR1 asks"), result.err.rfind("SIGUSR1 asks")) << result.err;
+}
+
+/// From its first moments on, while it plans, loads, or starts its ranks.
+TEST(ARun, TakesAWishToSaveThatComesEarly) {
+  for (const Flags& flags : {Flags{}, {"--nproc=3", "--strategy=fsdp"}, {"--nproc=3", "--comm=local"}})
+    for (const int ms : {0, 5, 20}) {
+      const TempFolder folder;
+      Flags job = {"--steps=20", "--metrics", folder.path("metrics"), "--save", folder.path("save")};
+      job.insert(job.end(), flags.begin(), flags.end());
+      Command run(train(job));
+      eventually([&] { return blocks(run.pid(), SIGUSR1); });
+      std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+      kill(run.pid(), SIGUSR1);
+      const CommandResult result = run.wait();
+      EXPECT_EQ(result.exit_code, 0) << result.err;
+      EXPECT_EQ(saves_in(folder.path("metrics")), 2) << result.err;  // and the last
+    }
 }
 
 // With a rank stopped no step ends.
