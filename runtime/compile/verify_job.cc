@@ -25,7 +25,8 @@ namespace tessera::host {
 namespace {
 
 /// What a rank takes of a reduce_scatter only a walk of that rank holds against its homes. Of so many ranks each is
-/// walked, unless a policy has cut their homes; of more, one of each class.
+/// walked, unless a policy has cut their homes; of more, one of each class. What is found at fault then, fault_of()
+/// checks again with a program for each rank.
 constexpr int kMaxRanksWalked = 16;
 
 }  // namespace

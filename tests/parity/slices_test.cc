@@ -1,0 +1,48 @@
+// What ranks that are not walked have of a sum by slices is known only when each rank is checked by itself.
+#include <gtest/gtest.h>
+
+#include "plan/verification.h"
+#include "support/compiled_job.h"
+
+namespace tessera::testing {
+namespace {
+
+struct SlicesJob {
+  const char* name;
+  int num_ranks;
+  std::vector<std::string> flags;
+};
+
+class Slices : public ::testing::TestWithParam<SlicesJob> {
+ protected:
+  static CompiledJob compiled(const std::string& shift) {
+    std::vector<std::string> flags = {"--model=" + source_dir("tests/golden/programs/two-blocks"), "--batch-size=1",
+                                      "--seq-len=8", "--plugin-dir=" + binary_dir("tests/mutation_strategies"),
+                                      "--two-steps.shift=" + shift};
+    flags.insert(flags.end(), GetParam().flags.begin(), GetParam().flags.end());
+    return CompiledJob(std::move(flags), GetParam().num_ranks);
+  }
+};
+
+TEST_P(Slices, AreGathered) {
+  const CompiledJob job = compiled("false");
+  const auto fault = fault_of(job.input(), job.programs());
+  EXPECT_FALSE(fault) << fault->what();
+}
+
+TEST_P(Slices, AreNotThoseOfOtherRanks) {
+  const CompiledJob job = compiled("true");
+  EXPECT_TRUE(fault_of(job.input(), job.programs()));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Slices,
+    ::testing::Values(
+        SlicesJob{"Few", 5, {"--strategy=two-steps"}}, SlicesJob{"Many", 24, {"--strategy=two-steps"}},
+        SlicesJob{"OfEachMicroBatch", 24, {"--strategy=two-steps", "--reduce-every=micro-batch", "--grad-accum=2"}},
+        SlicesJob{"InStages", 34, {"--mesh=pp=2,dp=17", "--strategy=pp=pipeline,dp=two-steps"}},
+        SlicesJob{"WithAPolicy", 3, {"--strategy=two-steps", "--offload=optimizer-state"}}),
+    [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace tessera::testing
