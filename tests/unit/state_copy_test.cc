@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <mutex>
+#include <set>
 #include <thread>
 
 #include "exec/rank_runtime.h"
@@ -17,24 +19,56 @@ namespace tessera::testing {
 using namespace host;
 namespace {
 
-/// A device's table with another `copy`: each may begin late, or fail.
+constexpr auto kDelay = std::chrono::milliseconds(5);  // of each of some fifty copies
+
+/// A device's table with another `copy`: each may begin late, or fail. Kernels may fail, and what waits for a stream
+/// that is gone is counted.
 struct CopyFaults {
   static inline const tsr_device_interface* device = nullptr;
-  static inline std::atomic<int> delay_ms{0};
-  static inline std::atomic<bool> fails{false};
+  static inline std::atomic<bool> are_late{false}, fails{false}, kernels_fail{false};
+  static inline std::mutex mutex;
+  static inline std::set<const tsr_stream*> streams;  // guarded by mutex
+  static inline std::atomic<int> num_waits_too_late{0};
+
+  static tsr_status launch(tsr_kernel* kernel, tsr_stream* stream, void* const* pointers, uint64_t num_pointers,
+                           tsr_error* err) TSR_NOEXCEPT {
+    return kernels_fail ? fail(nullptr, err) : device->launch(kernel, stream, pointers, num_pointers, err);
+  }
+  static tsr_status create(tsr_device* on, tsr_str name, tsr_stream** stream, tsr_error* err) TSR_NOEXCEPT {
+    const tsr_status status = device->stream_create(on, name, stream, err);
+    const std::lock_guard lock(mutex);
+    if (status == TSR_OK) streams.insert(*stream);
+    return status;
+  }
+  static void destroy(tsr_stream* stream) TSR_NOEXCEPT {
+    {
+      const std::lock_guard lock(mutex);
+      streams.erase(stream);
+    }
+    device->stream_destroy(stream);
+  }
+  static tsr_status synchronize(tsr_stream* stream, int64_t timeout_ms, tsr_error* err) TSR_NOEXCEPT {
+    {
+      const std::lock_guard lock(mutex);
+      if (!streams.contains(stream)) {
+        ++num_waits_too_late;
+        return TSR_OK;
+      }
+    }
+    return device->stream_synchronize(stream, timeout_ms, err);
+  }
 
   static tsr_status wait(void*, tsr_error*) noexcept {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    std::this_thread::sleep_for(kDelay);
     return TSR_OK;
   }
   static tsr_status fail(void*, tsr_error* err) noexcept {
-    fill_error(err, TSR_E_DATA_LOSS, "test", "this copy was lost");
+    fill_error(err, TSR_E_DATA_LOSS, "test", "this work was lost");
     return TSR_E_DATA_LOSS;
   }
   static tsr_status copy(tsr_stream* stream, void* dst, const void* src, uint64_t num_bytes,
                          tsr_error* err) TSR_NOEXCEPT {
-    for (int waited = 0; waited < delay_ms; waited += 50)
-      device->host_function(stream, &CopyFaults::wait, nullptr, err);
+    if (are_late) device->host_function(stream, &CopyFaults::wait, nullptr, err);
     if (fails) device->host_function(stream, &CopyFaults::fail, nullptr, err);
     return device->copy(stream, dst, src, num_bytes, err);
   }
@@ -45,6 +79,10 @@ class StateCopyTest : public ::testing::TestWithParam<std::string> {
   void SetUp() override {
     CopyFaults::device = &device_;
     table_.copy = &CopyFaults::copy;
+    table_.launch = &CopyFaults::launch;
+    table_.stream_create = &CopyFaults::create;
+    table_.stream_destroy = &CopyFaults::destroy;
+    table_.stream_synchronize = &CopyFaults::synchronize;
     CompileInput input{model_, mesh_, {}, {}, [this](const tsr_op& op) { return describe_op(device_, op); }, {}};
     RankSetup setup;
     setup.device.api = &table_;
@@ -89,9 +127,9 @@ TEST_P(StateCopyTest, AStepUpdatesNothingBeforeTheCopyIsDone) {
   StateCopy& copy = runtime_->reserve_copy(places_);
   for (uint64_t number = 0; number < 4; ++number) {
     const auto before = state();
-    CopyFaults::delay_ms = 100;
+    CopyFaults::are_late = true;
     copy.begin();
-    CopyFaults::delay_ms = 0;
+    CopyFaults::are_late = false;
     step(number);
     copy.wait();
     EXPECT_EQ(bytes_of(copy), before);
@@ -103,9 +141,9 @@ TEST_P(StateCopyTest, AStepUpdatesNothingBeforeTheCopyIsDone) {
 TEST_P(StateCopyTest, AnotherThreadMayWaitForIt) {
   StateCopy& copy = runtime_->reserve_copy(places_);
   const auto before = state();
-  CopyFaults::delay_ms = 50;
+  CopyFaults::are_late = true;
   copy.begin();
-  CopyFaults::delay_ms = 0;
+  CopyFaults::are_late = false;
   std::vector<std::byte> seen;
   std::thread reader([&] {
     copy.wait();
@@ -123,12 +161,27 @@ TEST_P(StateCopyTest, ACopyThatFailsEndsNoStep) {
   copy.begin();
   CopyFaults::fails = false;
   step(0);
-  expect_error([&] { copy.wait(); }, {"this copy was lost"});
+  expect_error([&] { copy.wait(); }, {"this work was lost"});
   const auto before = state();
   copy.begin();
   step(1);
   copy.wait();
   EXPECT_EQ(bytes_of(copy), before);
+}
+
+/// A step that fails takes its streams with it, while the copy of the last state may still be under way.
+TEST_P(StateCopyTest, IsWaitedForAfterAStepThatFails) {
+  StateCopy& copy = runtime_->reserve_copy(places_);
+  const auto before = state();
+  CopyFaults::are_late = true;
+  copy.begin();
+  CopyFaults::are_late = false;
+  CopyFaults::kernels_fail = true;
+  expect_error([&] { step(0); }, {"this work was lost"});
+  CopyFaults::kernels_fail = false;
+  copy.wait();
+  EXPECT_EQ(bytes_of(copy), before);
+  EXPECT_EQ(CopyFaults::num_waits_too_late, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, StateCopyTest,
