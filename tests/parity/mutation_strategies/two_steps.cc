@@ -1,5 +1,5 @@
 // Data parallel whose sums are made in two steps, as communicators make large ones: each rank sums its slice, and all
-// gather the slices. What a rank has between the two is its own slice, in a buffer that is no home.
+// gather the slices. What a rank has between the two is its own slice, in a buffer of its own.
 #include <array>
 #include <utility>
 #include <vector>
