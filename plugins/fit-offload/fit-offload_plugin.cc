@@ -7,8 +7,9 @@ constexpr tsr_option kOptions[] = {
     tessera::float_option("margin", "0.02", 0, 0.9,
                           "the share of --device-memory that stays free beside what is in use at once: what placing "
                           "it takes"),
-    tessera::int_option("ahead", "1", 0, 64, "visits by which a tensor is fetched before its use"),
-    tessera::int_option("linger", "1", 0, 64, "visits for which a tensor that leaves keeps its device memory")};
+    tessera::int_option("ahead", "1", 0, 64,
+                        "how early a tensor is fetched, in visits (forward, backward or update of a block)"),
+    tessera::int_option("linger", "1", 0, 64, "how long an offloaded tensor keeps its device memory, in visits")};
 
 constexpr tsr_descriptor kDescriptor =
     tessera::descriptor("fit", TSR_KIND_OFFLOAD, "org.tessera.fit-offload", "0.12.0",

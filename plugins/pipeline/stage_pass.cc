@@ -85,23 +85,43 @@ int StagePass::virtual_stage_of(int segment) const {
 }
 
 /// The buffers of the values that enter virtual stages, and of their gradients: all stages start from the same base
-/// program, so a buffer has the same id and size on both sides. A value whose producer has no backward (frozen
-/// parameters) has no gradient.
+/// program, so a buffer has the same id and size on both sides. A gradient goes to where it is read. That need not be
+/// the value's producer: with frozen position embeddings the backward of wte reads what they would have passed on
+/// unchanged, in the same buffer.
 void StagePass::find_boundary_values() {
-  std::set<int> entering;
+  std::map<int, int> entering;  // value -> first segment of the stage that it enters
   for (const VirtualStage& virtual_stage : virtual_stages_)
-    entering.insert(virtual_stage.entering);
-  for (const tsr_action& action : view_.actions()) {
-    if (!is_compute(action)) continue;
-    const tsr_segment& segment = view_.segments()[static_cast<size_t>(action.segment)];
-    for (const tsr_binding& b : ProgramView::bindings(action)) {
-      const uint32_t role = TSR_SLOT_ROLE(b.slot);
-      if (role != TSR_ROLE_OUTPUT && role != TSR_ROLE_OUTPUT_GRADIENT) continue;
-      const int value = segment.outputs[TSR_SLOT_INDEX(b.slot)];
-      if (!entering.contains(value)) continue;
-      (role == TSR_ROLE_OUTPUT ? activations_ : gradients_)[{value, action.micro_batch}] = b;
-    }
-  }
+    entering.emplace(virtual_stage.entering, virtual_stage.begin);
+  std::map<uint64_t, int> first_reader;  // buffer with a gradient -> segment
+  for_operands(TSR_ROLE_OUTPUT_GRADIENT, [&](const tsr_action& action, const tsr_binding& b) {
+    const auto known = first_reader.try_emplace(b.buffer, action.segment).first;
+    known->second = std::min(known->second, action.segment);
+  });
+  for_operands(TSR_ROLE_OUTPUT, [&](const tsr_action& action, const tsr_binding& b) {
+    if (const int value = segment_of(action).outputs[TSR_SLOT_INDEX(b.slot)]; entering.contains(value))
+      activations_[{value, action.micro_batch}] = b;
+  });
+  for_operands(TSR_ROLE_OUTPUT_GRADIENT, [&](const tsr_action& action, const tsr_binding& b) {
+    if (const int value = segment_of(action).outputs[TSR_SLOT_INDEX(b.slot)]; entering.contains(value))
+      gradients_[{value, action.micro_batch}] = b;
+  });
+  for_operands(TSR_ROLE_INPUT_GRADIENT, [&](const tsr_action& action, const tsr_binding& b) {
+    const auto entered = entering.find(segment_of(action).inputs[TSR_SLOT_INDEX(b.slot)]);
+    const auto reader = first_reader.find(b.buffer);
+    if (entered != entering.end() && reader != first_reader.end() && reader->second < entered->second)
+      gradients_.try_emplace({entered->first, action.micro_batch}, b);
+  });
+}
+
+void StagePass::for_operands(uint32_t role, const std::function<void(const tsr_action&, const tsr_binding&)>& visit) {
+  for (const tsr_action& action : view_.actions())
+    if (is_compute(action))
+      for (const tsr_binding& b : ProgramView::bindings(action))
+        if (TSR_SLOT_ROLE(b.slot) == role) visit(action, b);
+}
+
+const tsr_segment& StagePass::segment_of(const tsr_action& action) const {
+  return view_.segments()[static_cast<size_t>(action.segment)];
 }
 
 /// Assigns every action to a scheduled one, before or after all of them, or removes it.

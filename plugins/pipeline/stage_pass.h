@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -36,6 +37,9 @@ class StagePass {
   using MessageKey = std::tuple<bool, int, int>;
 
   void find_boundary_values();
+  /// Visits what compute actions bind to a slot of that role.
+  void for_operands(uint32_t role, const std::function<void(const tsr_action&, const tsr_binding&)>& visit);
+  const tsr_segment& segment_of(const tsr_action& action) const;
   void sort_actions();
   void sort_compute(const tsr_action& action);
   void sort_gradient_add(const tsr_action& action);

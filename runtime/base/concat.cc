@@ -71,6 +71,28 @@ std::string printable(std::string_view text) {
   return shown;
 }
 
+std::string escaped_markup(std::string_view text) {
+  std::string result;
+  for (const char c : text)
+    switch (c) {
+      case '<':
+        result += "&lt;";
+        break;
+      case '>':
+        result += "&gt;";
+        break;
+      case '&':
+        result += "&amp;";
+        break;
+      case '"':
+        result += "&quot;";
+        break;
+      default:
+        result += c;
+    }
+  return result;
+}
+
 std::string human_bytes(uint64_t num_bytes) {
   constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
   auto value = static_cast<double>(num_bytes);

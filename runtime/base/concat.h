@@ -22,6 +22,9 @@ std::string concat(const Parts&... parts) {
 /// A newline stays where two spaces follow: that is how continuation lines of our messages begin, and nothing else.
 std::string printable(std::string_view text);
 
+/// `text` for HTML and SVG, in elements and in attributes with double quotes.
+std::string escaped_markup(std::string_view text);
+
 /// 1536 -> "1.5 KiB".
 std::string human_bytes(uint64_t num_bytes);
 

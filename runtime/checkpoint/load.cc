@@ -69,7 +69,7 @@ class Loader {
   [[noreturn]] void fail_without(const std::string& name) const {
     throw Error(TSR_E_FAILED_PRECONDITION,
                 concat(checkpoint_.folder(), " has no ", name,
-                       ": --optimizer or --freeze were others when it was saved; give them again, or start from its "
+                       ": it was saved with another --optimizer or --freeze; give the same again, or start from its "
                        "parameters alone with --init-from"));
   }
 

@@ -39,9 +39,9 @@ CommandLine::CommandLine(const CommandSyntax& syntax, std::span<const std::strin
   read(syntax, arguments);
   if (wants_help() || words_.size() == syntax.num_words) return;
   if (words_.size() > syntax.num_words)
-    throw UsageError(concat("'", words_[syntax.num_words], "' is one word too many; ", syntax.usage));
+    throw UsageError(concat("unexpected argument '", words_[syntax.num_words], "'; ", syntax.usage));
   throw UsageError(
-      concat("a word is missing: ", words_.size(), " of ", syntax.num_words, " are given; ", syntax.usage));
+      concat("an argument is missing: ", words_.size(), " of ", syntax.num_words, " are given; ", syntax.usage));
 }
 
 void CommandLine::read(const CommandSyntax& syntax, std::span<const std::string> arguments) {

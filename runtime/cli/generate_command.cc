@@ -17,6 +17,7 @@
 #include <thread>
 #include <variant>
 
+#include "base/clock.h"
 #include "base/concat.h"
 #include "base/log.h"
 #include "cli/command_line.h"
@@ -40,7 +41,9 @@ constexpr CommandFlag kFlags[] = {
     {"prompt", "TEXT", "what to continue; token numbers (\"12 7 5\") for a model of tokens without --tokenizer"},
     {"tokenizer", "FILE", "tokenizer.json, or vocab.json with merges.txt beside it, or a folder with either"},
     {"context", "N",
-     "tokens to look back on at most; 0: as many as a checkpoint was trained with, or as the model has (default 0)"},
+     "context: earlier tokens that are attended to, at most; 0: as many as a checkpoint was trained with, or as the "
+     "model "
+     "has (default 0)"},
     {"max-tokens", "N", "tokens to generate at most (default 100)"},
     {"temperature", "T", "above 1: more random; below: less; 0: always the most probable token (default 1)"},
     {"top-k", "K", "draw from the K most probable tokens; 0: from all (default 0)"},
@@ -214,7 +217,7 @@ int run(const CommandLine& line) {
   const int64_t num_tokens = generate(generator, prompt, text, sampler, max_tokens);
   std::cout << std::endl;
   if (!std::cout) return 0;
-  const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  const double ms = ms_since(start);
   log.info("generated ", num_tokens, " tokens after ", prompt.size(), " of the prompt, ",
            shortest(std::round(100 * ms / static_cast<double>(std::max<int64_t>(1, num_tokens))) / 100),
            " ms per token");

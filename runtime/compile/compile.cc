@@ -137,8 +137,8 @@ uint64_t live_peak_bytes(const RankPrograms& programs) {
 }
 
 /// A policy may choose its moves by the device memory that a rank may use, but all it can count is what is alive at
-/// once. Where the arena is larger than that memory, policies are told of as much less, and their answers are placed
-/// anew.
+/// once. Where the arena is larger than that memory, policies are asked again with device_bytes lowered by the
+/// excess.
 RankPrograms compile_within_limit(const CompileInput& input, LoweredPrograms lowered, Progress& progress) {
   if (input.policies.empty()) return compile_checked(input, std::move(lowered), progress);
   RankPrograms smallest = compile_checked(input, lowered, progress);

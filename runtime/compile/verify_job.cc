@@ -24,9 +24,9 @@
 namespace tessera::host {
 namespace {
 
-/// What a rank takes of a reduce_scatter only a walk of that rank holds against its homes. Of so many ranks each is
-/// walked, unless a policy has cut their homes; of more, one of each class. What is found at fault then, fault_of()
-/// checks again with a program for each rank.
+/// Only a walk of the rank itself checks its slice of a reduce_scatter against its homes. Up to so many ranks each is
+/// walked, unless an offload policy has cut their homes; beyond, one of each class. A fault that is found then is
+/// checked again by fault_of(), with every rank's own program.
 constexpr int kMaxRanksWalked = 16;
 
 }  // namespace

@@ -21,18 +21,18 @@ void add_checkpoint_flags(std::vector<Flag>& flags) {
                   &C::save)),
        integer(kCheckpoints, "save-every", "steps between checkpoints; 0: only after the last step", &C::save_every, 0,
                kMost),
-       turned_on(kCheckpoints, "save-async",
-                 "write checkpoints while steps run, from a copy in host memory (12 bytes a parameter with adamw)",
-                 &C::save_async),
-       turned_on(kCheckpoints, "save-best",
-                 "save after each evaluation with the least loss so far, and keep that checkpoint, named 'best'",
-                 &C::save_best),
+       boolean(kCheckpoints, "save-async",
+               "write checkpoints while steps run, from a copy in host memory (12 bytes a parameter with adamw)",
+               &C::save_async),
+       boolean(kCheckpoints, "save-best",
+               "save after each evaluation with the lowest loss so far, and keep that checkpoint, named 'best'",
+               &C::save_best),
        integer(kCheckpoints, "keep", "how many checkpoints to keep, the newest ones; 0: all", &C::keep, 0, kMost),
-       local(text(kCheckpoints, "resume", "FOLDER",
-                  "continue from this checkpoint, or from the newest in a folder of --save, on any ranks and layout; "
-                  "'latest' is "
-                  "the newest in the folder of this run's --save",
-                  &C::resume)),
+       local(text(
+           kCheckpoints, "resume", "FOLDER",
+           "continue from this checkpoint, or from the newest in a folder of --save, with any number of ranks and any "
+           "layout; 'latest' is the newest in the folder of this run's --save",
+           &C::resume)),
        local(text(kCheckpoints, "init-from", "FOLDER",
                   "start a new run with the parameters of a checkpoint, given as for --resume", &C::init_from))});
 }

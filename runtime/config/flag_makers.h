@@ -82,7 +82,7 @@ Flag choice(std::string_view group, std::string_view name, std::string_view choi
   return {group, name, choices, help, read, print};
 }
 
-inline Flag turned_on(std::string_view group, std::string_view name, std::string_view help, bool TrainConfig::*field) {
+inline Flag boolean(std::string_view group, std::string_view name, std::string_view help, bool TrainConfig::*field) {
   const auto read = [=](TrainConfig& config, std::string_view given) { config.*field = parse_bool(name, given); };
   const auto print = [=](const TrainConfig& config) { return std::string(config.*field ? "true" : "false"); };
   Flag flag = {group, name, "", help, read, print};

@@ -162,8 +162,9 @@ Flag recompute_flag() {
 Flag offload_flag() {
   const auto read = [](TrainConfig& config, string_view given) { config.offload = parse_offload(given); };
   const auto print = [](const TrainConfig& config) { return print_list(config.offload); };
-  return {kRanks, "offload", "POLICY,...", "what leaves device memory, and when, by these policies (default: nothing)",
-          read,   print};
+  return {kRanks,       "offload",
+          "POLICY,...", "policies that choose what is moved out of device memory, and when (default: none)",
+          read,         print};
 }
 
 void add_rank_flags(std::vector<Flag>& flags) {
@@ -200,24 +201,25 @@ void add_rank_flags(std::vector<Flag>& flags) {
        local(choice(kRanks, "offload-io", kIoEngineChoices,
                     "how files of --offload-dir are read and written; auto: with io_uring where it is allowed",
                     &C::offload_io)),
-       local(turned_on(kRanks, "offload-check", "compare a crc32c of each block that is read from a file",
-                       &C::offload_check)),
-       bytes(kRanks, "offload-chunk", "optimizer state that leaves comes and goes in pieces of this size",
-             &C::offload_chunk, 4096),
+       local(boolean(kRanks, "offload-check",
+                     "compare a crc32c of each block that is read from a file (on; =false turns it off)",
+                     &C::offload_check)),
+       bytes(kRanks, "offload-chunk", "offloaded optimizer state is moved in pieces of this size", &C::offload_chunk,
+             4096),
        bytes(kRanks, "device-memory",
              "device memory that a rank may use: 2GiB, 512MiB, 1.5GB; a run that needs more is refused at start",
              &C::device_memory),
        bytes(kRanks, "host-memory",
-             "host memory that a rank may use for what leaves its device; a run that needs more is refused at start",
+             "host memory that a rank may use for --offload and for the copy of --save-async; a run that needs more is "
+             "refused at start",
              &C::host_memory),
-       local(
-           turned_on(kRanks, "bind-cores",
+       local(boolean(kRanks, "bind-cores",
                      "each rank computes on its own share of this machine's cores, if they are enough and one command "
-                     "started the ranks",
+                     "started the ranks (on; =false turns it off)",
                      &C::bind_cores)),
-       turned_on(kRanks, "insecure",
-                 "let ranks on several machines connect without TESSERA_JOB_SECRET; for trusted networks only",
-                 &C::insecure),
+       boolean(kRanks, "insecure",
+               "let ranks on several machines connect without TESSERA_JOB_SECRET; for trusted networks only",
+               &C::insecure),
        integer(kRanks, "threads", "threads per rank; 0: cores / ranks on this machine", &C::threads, 0, 4096)});
 }
 
@@ -243,7 +245,9 @@ void add_report_flags(std::vector<Flag>& flags) {
       flags.end(),
       {integer(kTimeouts, "start-timeout-ms", "milliseconds for the rendezvous and everything before the first step",
                &C::start_timeout_ms, 1, 1LL << 40),
-       integer(kTimeouts, "timeout-ms", "milliseconds for every later collective", &C::timeout_ms, 1, 1LL << 40),
+       integer(kTimeouts, "timeout-ms",
+               "milliseconds for every later wait of a rank for another, and for what plugins do in a step",
+               &C::timeout_ms, 1, 1LL << 40),
        local(text(kReports, "metrics", "FILE",
                   "append JSON lines to this file: one object for the run, then one per step; -: standard output",
                   &C::metrics)),
@@ -256,10 +260,10 @@ void add_report_flags(std::vector<Flag>& flags) {
                   "keep the record of the run in this folder: configuration, metrics, TensorBoard events, plan and the "
                   "log of every rank; tessera report FOLDER shows it",
                   &C::out)),
-       local(turned_on(kReports, "overwrite",
-                       "let --metrics, --profile-out, --out and --svg replace files that tessera did not write (never "
-                       "the inputs of the job)",
-                       &C::overwrite)),
+       local(boolean(kReports, "overwrite",
+                     "let --metrics, --profile-out, --out and --svg replace files that tessera did not write (never "
+                     "the inputs of the job), and --save use a folder with checkpoints of another run",
+                     &C::overwrite)),
        integer(kReports, "max-skipped-steps",
                "fail after this many steps in a row were skipped because a gradient was not finite; 0: never",
                &C::max_skipped_steps, 0, kMostSteps),
@@ -269,8 +273,8 @@ void add_report_flags(std::vector<Flag>& flags) {
                      &C::log_every, 0, kMostSteps)),
        {kReports, "log-level", kLogLevelNames, "lowest level that is logged", read_level,
         [](const C& config) { return config.log_level; }, false},
-       turned_on(kReports, "debug-memory", "fill buffers with NaN before use and check the guard bytes at their ends",
-                 &C::debug_memory),
+       boolean(kReports, "debug-memory", "fill buffers with NaN before use and check the guard bytes at their ends",
+               &C::debug_memory),
        integer(kReports, "debug-replicas",
                "every N steps, compare checksums of everything that must be identical on several ranks; 0: never",
                &C::debug_replicas, 0, kMostSteps),

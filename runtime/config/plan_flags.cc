@@ -22,7 +22,7 @@ void set_rank(PlanFlags& plan, const char* flag, const std::string& text) {
   plan.rank = rank;
 }
 
-PlanFlag turned_on(std::string_view name, std::string_view help, bool PlanFlags::*field) {
+PlanFlag boolean(std::string_view name, std::string_view help, bool PlanFlags::*field) {
   return {name, "", help, [=](PlanFlags& plan, const std::string& given) {
             if (!given.empty()) throw UsageError(concat("--", name, " takes no value; leave it out"));
             plan.*field = true;
@@ -43,12 +43,11 @@ std::vector<PlanFlag> flags_of_plan() {
          plan.print_program = true;
          if (!given.empty()) set_rank(plan, "print-program", given);
        }},
-      turned_on("json", "print one JSON object, with memory in bytes", &PlanFlags::as_json),
+      boolean("json", "print one JSON object, with memory in bytes", &PlanFlags::as_json),
       {"rank", "R", "rank whose plan is shown (default: the one that needs most memory)",
        [](PlanFlags& plan, const std::string& given) { set_rank(plan, "rank", given); }},
-      turned_on("verify", "print what was verified of the programs of all ranks", &PlanFlags::verify),
-      turned_on("schedule", "draw the pipeline: a row per stage, a column per slot of equal cost",
-                &PlanFlags::schedule),
+      boolean("verify", "print what was verified of the programs of all ranks", &PlanFlags::verify),
+      boolean("schedule", "draw the pipeline: a row per stage, a column per slot of equal cost", &PlanFlags::schedule),
       file("svg", "draw one step into this file: all streams of all ranks, and live memory", &PlanFlags::svg),
       file("trace",
            "compare the step with this trace of a run: predicted and measured time by kind of action; --svg draws both",
@@ -84,9 +83,8 @@ void check_plan(const PlanFlags& plan) {
         "last four may be combined)");
   if (!plan.rates.empty() && (plan.print_program || (draws && !simulates)))
     throw UsageError(
-        "--rates changes the report, --svg and --trace; --print-program, --verify and --schedule print neither, so "
-        "leave "
-        "it out");
+        "--rates changes the report, --svg and --trace; --print-program, --verify and --schedule print none of these, "
+        "so leave it out");
 }
 
 }  // namespace tessera::host

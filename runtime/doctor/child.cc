@@ -26,6 +26,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/clock.h"
 #include "base/concat.h"
 #include "launch/launcher.h"
 
@@ -136,7 +137,7 @@ ChildResult run_child(const std::vector<std::string>& arguments, int64_t limit_m
   }
   if (WIFEXITED(status)) result.exit_code = WEXITSTATUS(status);
   if (WIFSIGNALED(status)) result.signal = WTERMSIG(status);
-  result.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  result.seconds = seconds_since(begin);
   return result;
 }
 

@@ -29,6 +29,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/clock.h"
 #include "base/concat.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
@@ -137,7 +138,7 @@ std::optional<ClockDifference> compare_clocks(int descriptor) {
             static_cast<ssize_t>(kQuestion.size()) ||
         !receive_all(descriptor, &answer, sizeof answer, kAnswerMs) || answer.question != kQuestion)
       return std::nullopt;
-    const double round_trip = std::chrono::duration<double>(Clock::now() - start).count();
+    const double round_trip = seconds_since(start);
     if (round_trip >= best.round_trip) continue;
     const auto theirs = static_cast<int64_t>(be64toh(answer.time_ns));
     best = {static_cast<double>(theirs - asked) * 1e-9 - round_trip / 2, round_trip};

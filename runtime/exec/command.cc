@@ -26,8 +26,8 @@ tsr_status Delay::run(void* self, tsr_error*) noexcept {
   return TSR_OK;
 }
 
-tsr_status Guard::check(void* self, tsr_error* err) noexcept {
-  const Guard& guard = *static_cast<const Guard*>(self);
+tsr_status RedZone::check(void* self, tsr_error* err) noexcept {
+  const RedZone& guard = *static_cast<const RedZone*>(self);
   return tessera::guard(err, "host", [&] {
     const std::span<const std::byte> bytes(guard.seen.at(0), guard.seen.num_bytes());
     const auto bad = std::ranges::find_if(bytes, [](std::byte b) { return b != std::byte{kByte}; });
@@ -45,7 +45,7 @@ bool has_not_finite(const std::byte* data, uint64_t num_elements, auto&& to_numb
   return std::ranges::any_of(values, [&](T value) { return !std::isfinite(to_number(value)); });
 }
 
-bool is_finite(const Watch& w) {
+bool is_finite(const FiniteCheck& w) {
   if (w.dtype == TSR_F32) return !has_not_finite<float>(w.seen, w.num_elements, std::identity());
   if (w.dtype == TSR_F64) return !has_not_finite<double>(w.seen, w.num_elements, std::identity());
   if (w.dtype == TSR_F16) return !has_not_finite<uint16_t>(w.seen, w.num_elements, f16_to_float);
@@ -55,8 +55,8 @@ bool is_finite(const Watch& w) {
 
 }  // namespace
 
-tsr_status Watch::check(void* self, tsr_error*) noexcept {
-  const Watch& watch = *static_cast<const Watch*>(self);
+tsr_status FiniteCheck::check(void* self, tsr_error*) noexcept {
+  const FiniteCheck& watch = *static_cast<const FiniteCheck*>(self);
   if (is_finite(watch)) return TSR_OK;
   size_t first = watch.first->load();
   // The minimum over all streams: the first in list order is the one that caused the others.

@@ -24,7 +24,7 @@ struct Delay {
 
 /// Bytes after a buffer's end that no action may write: filled when the buffer's live range begins, copied to the host
 /// and compared when it ends.
-struct Guard {
+struct RedZone {
   const std::byte* begin = nullptr;
   Arena seen;  // host memory that the device copies to without waiting
   std::string buffer;
@@ -33,7 +33,7 @@ struct Guard {
 };
 
 /// Checks whether all values that an action has written, copied to the host, are finite.
-struct Watch {
+struct FiniteCheck {
   const std::byte* begin = nullptr;
   uint64_t num_elements = 0;
   tsr_dtype dtype = 0;
@@ -92,10 +92,10 @@ struct Command {
   StrategyCall call;
   Delay delay;
   bool delayed = false;
-  std::vector<Fill> fills;                     // debug: before the action
-  std::vector<std::unique_ptr<Guard>> guards;  // debug: after it
+  std::vector<Fill> fills;                          // debug: before the action
+  std::vector<std::unique_ptr<RedZone>> red_zones;  // debug: after it
   std::vector<WriteSum*> sums;
-  std::vector<Watch> watches;  // debug: of its results
+  std::vector<FiniteCheck> finite_checks;  // debug: of its results
 };
 
 /// The commands of a program, in list order, and the objects that they use.
@@ -105,7 +105,7 @@ struct Commands {
   std::vector<KernelHandle> kernels;
   std::vector<EventHandle> events;
   std::vector<std::unique_ptr<CrossDeviceSync>> syncs;
-  std::map<tsr_stream*, Arena> seen;  // debug: what watches copy to
+  std::map<tsr_stream*, Arena> seen;  // debug: what finite_checks copy to
 };
 
 }  // namespace tessera::host

@@ -249,11 +249,12 @@ struct CommandBuilder {
           (end + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment - end + debug.guard_bytes;
       if (life->second.first == position) {
         command.fills.push_back({begin, 0xFF, buffer.num_bytes()});
-        if (debug.guard_bytes) command.fills.push_back({begin + end, Guard::kByte, guard});
+        if (debug.guard_bytes) command.fills.push_back({begin + end, RedZone::kByte, guard});
       }
       if (life->second.second == position && debug.guard_bytes) {
         Arena copy(*command.stream.device, TSR_MEMORY_HOST, guard);
-        command.guards.push_back(std::make_unique<Guard>(Guard{begin + end, std::move(copy), guarded_text(buffer)}));
+        command.red_zones.push_back(
+            std::make_unique<RedZone>(RedZone{begin + end, std::move(copy), guarded_text(buffer)}));
       }
     }
   }
@@ -275,18 +276,18 @@ struct CommandBuilder {
   void add_watches(Command& command, size_t position) {
     for (const Binding& b : program.actions[position].bindings)
       if (b.mode != TSR_MODE_READ && TSR_SLOT_ROLE(b.slot) != TSR_ROLE_WORKSPACE && !is_in_file(b))
-        command.watches.push_back({static_cast<const std::byte*>(pointer(b)), b.num_elements,
-                                   program.buffer(b.buffer).dtype, position, &first_not_finite});
+        command.finite_checks.push_back({static_cast<const std::byte*>(pointer(b)), b.num_elements,
+                                         program.buffer(b.buffer).dtype, position, &first_not_finite});
   }
 
-  /// The watches of a stream come one after the other, so they share memory.
+  /// The finite_checks of a stream come one after the other, so they share memory.
   void place_watches() {
     std::map<tsr_stream*, uint64_t> most;
     for (const auto& command : result.list)
-      for (const Watch& watch : command->watches)
+      for (const FiniteCheck& watch : command->finite_checks)
         most[command->stream.handle] = std::max(most[command->stream.handle], watch.num_bytes());
     for (const auto& command : result.list)
-      for (Watch& watch : command->watches) {
+      for (FiniteCheck& watch : command->finite_checks) {
         tsr_stream* const stream = command->stream.handle;
         const auto arena =
             result.seen.try_emplace(stream, *command->stream.device, TSR_MEMORY_HOST, most[stream]).first;

@@ -99,13 +99,13 @@ void Executable::issue(size_t action, StepMarks* marks) {
   if (marks) marks->mark_begin(command.stream, action);
   issue_work(command);
   if (marks) marks->mark_end(command.stream, action);
-  for (const auto& guard : command.guards) {
+  for (const auto& guard : command.red_zones) {
     call(api.copy, stream, guard->seen.at(0), guard->begin, guard->seen.num_bytes());
-    call(api.host_function, stream, &Guard::check, guard.get());
+    call(api.host_function, stream, &RedZone::check, guard.get());
   }
-  for (Watch& watch : command.watches) {
+  for (FiniteCheck& watch : command.finite_checks) {
     call(api.copy, stream, watch.seen, watch.begin, watch.num_bytes());
-    call(api.host_function, stream, &Watch::check, &watch);
+    call(api.host_function, stream, &FiniteCheck::check, &watch);
   }
   if (takes_sums_) take_sums(command);
   if (command.record) call(api.event_record, command.record, stream);

@@ -4,8 +4,7 @@
 //                    arrivals   stop   save   -
 //     rank 0         1          0      0      0
 //     rank 1         1          1      0      0        it got SIGTERM
-//     after the sum  2          1      0      0        on both: clip compares 2 with the ranks, both stop after this
-//     step
+//     after the sum  2          1      0      0        on both: clip compares 2 with the ranks, both stop
 //
 // No rank passes that sum without all others, so all read the same in the same step: agreement costs 32 bytes and no
 // message. Arrivals are a proof. Where streams cannot fail, as on GPUs, a collective that is aborted ends like any

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/clock.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
@@ -136,7 +137,7 @@ void StateCopy::wait_for(const Lane& lane) {
     status = enter(synchronize, lane.stream.get(), kPollMs, &err);
     if (status != TSR_IN_PROGRESS && status != TSR_OK) check_call(status, err, address_of(synchronize));
     if (lane.copy == &StateCopy::copy_memory) progress_.check(timeout_ms_);
-    if (is_idle) waited_ms_ += std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+    if (is_idle) waited_ms_ += ms_since(start);
   }
 }
 

@@ -291,8 +291,8 @@ CompileInput compile_input(const Job& job, std::span<const StrategyOnAxis> strat
   if (job.config.device_memory) limits.device_bytes = job.config.device_memory;
   if (job.config.host_memory) limits.places.front().num_bytes = job.config.host_memory;
   if (!job.config.offload_dirs.empty()) limits.places.push_back({TSR_MEMORY_FILE, 0, UINT64_MAX});
-  limits.device_memory_is_host = job.device_is_cpu();
-  if (!job.device_is_cpu() && !optional_table<tsr_device_semaphore>(*device, TSR_DEVICE_SEMAPHORE))
+  limits.device_memory_is_host = job.computes_on_host();
+  if (!job.computes_on_host() && !optional_table<tsr_device_semaphore>(*device, TSR_DEVICE_SEMAPHORE))
     limits.host_obstacle = concat("the streams of --device ", job.plugins.device.name,
                                   " cannot wait for the host (it has no " TSR_DEVICE_SEMAPHORE ")");
   return {job.model,  job.mesh,      job.shape, strategies, describe_op, describe_collective,      guard_bytes,

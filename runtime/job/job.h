@@ -38,7 +38,7 @@ struct Job {
   StagedKinds staged;              ///< the actions that work in host memory while the device has its own
 
   /// The device computes in host memory, on the host's streams.
-  bool device_is_cpu() const { return !staged.calls; }
+  bool computes_on_host() const { return !staged.calls; }
   /// The communicator keeps all ranks in one process.
   bool ranks_are_threads() const { return comm_claims.flags & TSR_COMM_ONE_PROCESS; }
 

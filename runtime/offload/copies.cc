@@ -23,33 +23,33 @@ bool is_movement(const Program& program, const Action& action) {
   return stream == kFetchStream || stream == kEvictStream || stream == kFileInStream || stream == kFileOutStream;
 }
 
-void CopyList::copy(size_t position, Rank rank, size_t use, uint32_t stream, const Binding& from, const Binding& to) {
-  insertions_.push_back({position, rank, use, copy_action(program_, stream, from, to)});
+void CopyList::copy(size_t position, Turn turn, size_t use, uint32_t stream, const Binding& from, const Binding& to) {
+  insertions_.push_back({position, turn, use, copy_action(program_, stream, from, to)});
 }
 
 void CopyList::fetch(size_t position, size_t use, const Binding& from, const Binding& to) {
   const bool is_for_host = is_in(TSR_MEMORY_HOST, to);
   if (!is_in(TSR_MEMORY_FILE, from)) {
     const uint32_t stream = is_for_host ? program_.host_stream(kHostStream) : program_.device_stream(kFetchStream);
-    return copy(position, Rank::fetch, use, stream, from, to);
+    return copy(position, Turn::fetch, use, stream, from, to);
   }
   const bool is_direct = device_memory_is_host_ || is_for_host;
   const Binding read = is_direct ? to : bounce_buffer(to);
-  copy(position, Rank::fetch, use, program_.host_stream(kFileInStream), from, read);
-  if (!is_direct) copy(position, Rank::fetch, use, program_.device_stream(kFetchStream), read, to);
+  copy(position, Turn::fetch, use, program_.host_stream(kFileInStream), from, read);
+  if (!is_direct) copy(position, Turn::fetch, use, program_.device_stream(kFetchStream), read, to);
 }
 
 void CopyList::evict(size_t position, size_t use, const Binding& from, const Binding& to) {
   if (!is_in(TSR_MEMORY_FILE, to))
-    return copy(position, Rank::evict, use, program_.device_stream(kEvictStream), from, to);
+    return copy(position, Turn::evict, use, program_.device_stream(kEvictStream), from, to);
   const Binding written = device_memory_is_host_ ? from : bounce_buffer(from);
-  if (!device_memory_is_host_) copy(position, Rank::evict, use, program_.device_stream(kEvictStream), from, written);
-  copy(position, Rank::evict, use, program_.host_stream(kFileOutStream), written, to);
+  if (!device_memory_is_host_) copy(position, Turn::evict, use, program_.device_stream(kEvictStream), from, written);
+  copy(position, Turn::evict, use, program_.host_stream(kFileOutStream), written, to);
 }
 
-void CopyList::advance(Rank rank, size_t action, size_t position) {
+void CopyList::advance(Turn turn, size_t action, size_t position) {
   if (position >= action) return;
-  insertions_.push_back({position, rank, action, {}, true});
+  insertions_.push_back({position, turn, action, {}, true});
   advanced_.emplace(action, position);
 }
 
@@ -58,8 +58,8 @@ size_t CopyList::position_of(size_t action) const {
   return found == advanced_.end() ? action : found->second;
 }
 
-void CopyList::add(Rank rank, size_t position, Action action) {
-  insertions_.push_back({position, rank, 0, std::move(action)});
+void CopyList::add(Turn turn, size_t position, Action action) {
+  insertions_.push_back({position, turn, 0, std::move(action)});
 }
 
 void CopyList::insert() {

@@ -34,33 +34,33 @@ class CopyList {
   void fetch(size_t position, size_t use, const Binding& from, const Binding& to);
   void evict(size_t position, size_t use, const Binding& from, const Binding& to);
   /// Moves an action to an earlier position: before the copies there, or after the evictions, whose results it reads.
-  void advance_before_copies(size_t action, size_t position) { advance(Rank::first, action, position); }
-  void advance_after_evictions(size_t action, size_t position) { advance(Rank::after_evict, action, position); }
+  void advance_before_copies(size_t action, size_t position) { advance(Turn::first, action, position); }
+  void advance_after_evictions(size_t action, size_t position) { advance(Turn::after_evict, action, position); }
   /// The position where an action of the program will be.
   size_t position_of(size_t action) const;
   /// A new action at that position, before the copies there, or after them.
-  void add_before_copies(size_t position, Action action) { add(Rank::first, position, std::move(action)); }
-  void add_after_copies(size_t position, Action action) { add(Rank::last, position, std::move(action)); }
+  void add_before_copies(size_t position, Action action) { add(Turn::first, position, std::move(action)); }
+  void add_after_copies(size_t position, Action action) { add(Turn::last, position, std::move(action)); }
   /// Inserts all of them. At one position evictions come before fetches, and those with earlier uses before others,
   /// because a stream is first in, first out.
   void insert();
 
  private:
   /// The order at one position.
-  enum class Rank { first, evict, after_evict, fetch, last };
+  enum class Turn { first, evict, after_evict, fetch, last };
   struct Insertion {
     size_t position = 0;
-    Rank rank = Rank::last;
+    Turn turn = Turn::last;
     size_t use = 0;
     Action action;
     bool is_advanced = false;  // the program's action at `use`
-    auto order() const { return std::tuple(position, rank, use); }
+    auto order() const { return std::tuple(position, turn, use); }
   };
 
   bool is_in(uint32_t memory, const Binding& range) const { return program_.buffer(range.buffer).memory == memory; }
-  void advance(Rank rank, size_t action, size_t position);
-  void add(Rank rank, size_t position, Action action);
-  void copy(size_t position, Rank rank, size_t use, uint32_t stream, const Binding& from, const Binding& to);
+  void advance(Turn turn, size_t action, size_t position);
+  void add(Turn turn, size_t position, Action action);
+  void copy(size_t position, Turn turn, size_t use, uint32_t stream, const Binding& from, const Binding& to);
   Binding bounce_buffer(const Binding& like);
 
   Program& program_;

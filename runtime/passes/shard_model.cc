@@ -16,7 +16,7 @@
 //
 //     head_logits     z of this rank's part, and its row maximum      all_reduce max -> m
 //     softmax_stats   s = sum exp(z - m), and z_t if t is here        all_reduce sum -> s, z_t
-//     loss_grad       log s + m - z_t, and its gradient by z
+//     loss_grad       log s + m - z_t, and its gradient with respect to z
 //
 // Invariant: the parts of all ranks, laid side by side, are the whole model. Cost: linear in the pieces.
 

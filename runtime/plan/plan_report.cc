@@ -111,7 +111,7 @@ PlanReport plan_report(const Job& job, const JobPrograms& all, int rank, const L
   report.reduce_every = job.shape.reduce_every;
   report.balance = balance_of(all);
   report.verdict = {all.of(largest).arena_bytes(TSR_MEMORY_DEVICE), job.config.device_memory,
-                    job.device_is_cpu() ? machine_memory() : 0};
+                    job.computes_on_host() ? machine_memory() : 0};
   // Last: where the job does not fit, this plans other jobs and takes seconds.
   report.shortfall = find_shortfall(job, all, log);
   return report;

@@ -39,16 +39,6 @@ std::string ended(std::string line) {
   return line + '\n';
 }
 
-/// "0, 1, 2" up to five ranks, else "0, 1, ..., 7".
-std::string rank_list(const std::vector<int>& ranks) {
-  std::string text;
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    const bool is_shown = ranks.size() <= 5 || i < 2 || i + 1 == ranks.size();
-    if (is_shown || i == 2) text += concat(i ? ", " : "", is_shown ? std::to_string(ranks[i]) : "...");
-  }
-  return text;
-}
-
 std::string heading(const PlanReport& r) {
   std::string text = concat("rank ", r.rank, " of ", r.num_ranks);
   if (r.same_ranks.size() > 1)

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/concat.h"
 #include "base/read_only_file.h"
 #include "storage/read_ahead.h"
@@ -53,7 +54,7 @@ class NewFile {
 };
 
 double rate_since(Clock::time_point start, uint64_t num_bytes) {
-  return static_cast<double>(num_bytes) / std::chrono::duration<double>(Clock::now() - start).count();
+  return static_cast<double>(num_bytes) / seconds_since(start);
 }
 
 double write_file(const NewFile& file, uint64_t num_bytes) {

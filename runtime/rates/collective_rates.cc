@@ -11,6 +11,7 @@
 #include <chrono>
 #include <set>
 
+#include "base/clock.h"
 #include "guard/plugin_calls.h"
 #include "program/collective_operands.h"
 #include "rates/collective_bench.h"
@@ -25,10 +26,6 @@ constexpr uint64_t kLeastBytes = 1024, kFactor = 4;
 constexpr uint64_t kBesideBytes = uint64_t{1} << 20;
 constexpr CollectiveRounds kRounds = {3, 12};
 constexpr double kSeconds = 0.5;  // alone, and beside compute
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 uint32_t coll_kind_of(uint32_t action) {
   switch (action) {

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/clock.h"
 #include "rates/op_rate.h"
 
 namespace tessera::host {
@@ -117,7 +118,7 @@ KernelBench::Seconds KernelBench::measure_round_trip(int num_measured) {
     const auto start = Clock::now();
     launch();
     wait();
-    seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    seconds.push_back(seconds_since(start));
   }
   return seconds_of(std::move(seconds));
 }

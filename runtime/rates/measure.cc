@@ -27,7 +27,7 @@ namespace {
 
 /// Opens the CPU besides the job's device if something runs on it.
 std::unique_ptr<Device> open_cpu(const Job& job, const RatesRank& rank, int num_threads, const HostServices& host) {
-  if (job.device_is_cpu()) return nullptr;
+  if (job.computes_on_host()) return nullptr;
   return std::make_unique<Device>(DeviceSetup{job.plugins.cpu.device(), job.options.cpu.values(),
                                               static_cast<uint32_t>(rank.local_rank),
                                               static_cast<uint32_t>(num_threads), host.of(job.plugins.cpu)});

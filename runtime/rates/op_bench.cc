@@ -14,6 +14,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/clock.h"
 #include "guard/plugin_calls.h"
 #include "program/lower_op.h"
 #include "rates/op_rate.h"
@@ -125,7 +126,7 @@ void OpBench::run_round(bool is_held) {
 std::vector<OpRate> OpBench::measure(Progress* progress) {
   run_round(false);
   const auto start = Clock::now();
-  const auto passed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
+  const auto passed = [&] { return seconds_since(start); };
   size_t num_rounds = 0;
   for (; num_rounds < kLeastRounds || (num_rounds < kMostRounds && passed() < kSeconds); ++num_rounds) {
     if (progress) progress->at(std::min(num_rounds, kLeastRounds), kLeastRounds);

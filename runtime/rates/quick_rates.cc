@@ -10,6 +10,7 @@
 #include <cstring>
 #include <functional>
 
+#include "base/clock.h"
 #include "exec/device.h"
 #include "plugins/host_services.h"
 #include "program/lower_op.h"
@@ -34,7 +35,7 @@ double seconds_of(const RankStream& stream, const std::function<void()>& issue) 
   for (int num_times = 1;; ++num_times) {
     issue();
     finish();
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    const double seconds = seconds_since(start);
     if (seconds > kSeconds) return seconds / num_times;
   }
 }
@@ -78,7 +79,7 @@ double copy_rate(const Device& device, const RankStream& stream) {
 }  // namespace
 
 std::optional<QuickRates> quick_rates(const Job& job) {
-  if (!job.device_is_cpu()) return std::nullopt;
+  if (!job.computes_on_host()) return std::nullopt;
   try {
     const HostServices host{Log(LogLevel::off)};
     QuickRates rates;

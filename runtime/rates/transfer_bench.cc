@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "guard/plugin_calls.h"
 #include "storage/block_sums.h"
 #include "tessera/error.hpp"
@@ -31,10 +32,6 @@ constexpr uint64_t kFileBytes = 256 * kMiB;  // of each direction: more than a d
 constexpr uint64_t kSmallBytes = 64 * 1024;
 constexpr double kSeconds = 1;  // of each measurement
 constexpr int64_t kCopyMs = 60'000;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 Stop after(double seconds) {
   return [start = Clock::now(), seconds] { return seconds_since(start) >= seconds; };

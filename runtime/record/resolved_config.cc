@@ -66,7 +66,7 @@ std::vector<PluginSetting> option_settings(const Job& job) {
     add_options(settings, "", plugins.offload[i], job.options.offload[i]);
   if (plugins.communicator) add_options(settings, "", *plugins.communicator, job.options.communicator);
   add_options(settings, "", plugins.device, job.options.device);
-  if (!job.device_is_cpu()) add_options(settings, "", plugins.cpu, job.options.cpu);
+  if (!job.computes_on_host()) add_options(settings, "", plugins.cpu, job.options.cpu);
   return settings;
 }
 

@@ -26,28 +26,6 @@ namespace {
 // By this line begins_like_report() knows a page, which a later report may replace.
 constexpr std::string_view kBegin = "<!DOCTYPE html>\n<!-- a report of tessera -->\n";
 
-std::string escaped(std::string_view text) {
-  std::string result;
-  for (const char c : text)
-    switch (c) {
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '&':
-        result += "&amp;";
-        break;
-      case '"':
-        result += "&quot;";
-        break;
-      default:
-        result += c;
-    }
-  return result;
-}
-
 /// JSON for a <script>: "<" only occurs in strings, where the escape means the same.
 std::string in_script(const std::string& json) {
   std::string result;
@@ -82,17 +60,10 @@ std::string median_of(const Curve& curve) {
   return format("%.0f", *middle);
 }
 
-std::string duration(double seconds) {
-  if (seconds < 60) return format("%.1f s", seconds);
-  const auto minutes = static_cast<long long>(seconds / 60);
-  if (minutes < 60) return format("%lld min %.0f s", minutes, seconds - 60.0 * static_cast<double>(minutes));
-  return format("%lld h %lld min", minutes / 60, minutes % 60);
-}
-
 std::string tile(const std::string& value, const std::string& what) {
-  return value.empty()
-             ? ""
-             : concat("<div class=\"tile\"><b>", escaped(value), "</b><span>", escaped(what), "</span></div>\n");
+  return value.empty() ? ""
+                       : concat("<div class=\"tile\"><b>", escaped_markup(value), "</b><span>", escaped_markup(what),
+                                "</span></div>\n");
 }
 
 std::string tiles(const RecordedRun& run) {
@@ -106,7 +77,8 @@ std::string tiles(const RecordedRun& run) {
   if (const Curve* curve = curve_of(run, "per_second"))
     text += tile(median_of(*curve), run.items + " per second, median");
   if (run.seconds > 0)
-    text += tile(duration(run.seconds), run.starts.size() > 1 ? "of training since the last start" : "of training");
+    text +=
+        tile(duration_text(run.seconds), run.starts.size() > 1 ? "of training since the last start" : "of training");
   if (const Curve* curve = curve_of(run, "peak_memory_bytes"))
     text += tile(human_bytes(static_cast<uint64_t>(std::max(0.0, curve->values.back()))), "peak memory of rank 0");
   return text;
@@ -115,7 +87,7 @@ std::string tiles(const RecordedRun& run) {
 std::string table(const Facts& facts) {
   std::string text = "<table>";
   for (const auto& [name, value] : facts)
-    text += concat("<tr><td>", escaped(name), "</td><td>", escaped(value), "</td></tr>\n");
+    text += concat("<tr><td>", escaped_markup(name), "</td><td>", escaped_markup(value), "</td></tr>\n");
   return text + "</table>";
 }
 
@@ -141,7 +113,7 @@ std::string timeline(const std::string& drawing) {
   const std::string inner = "<style>body { margin: 0 } svg { display: block; width: 100%; height: auto }</style>" +
                             drawing.substr(drawing.find("<svg "));
   return concat("<div class=\"card\"><iframe sandbox title=\"one step, as planned\" style=\"", shape, "\" srcdoc=\"",
-                escaped(inner), "\"></iframe></div>\n");
+                escaped_markup(inner), "\"></iframe></div>\n");
 }
 
 std::string starts_table(const RecordedRun& run) {
@@ -153,11 +125,11 @@ std::string starts_table(const RecordedRun& run) {
 
 std::string heading(const RecordedRun& run) {
   const bool is_complete = run.num_steps > 0 && run.last_step >= run.num_steps;
-  return concat("<h1>", escaped(run.model), "<span class=\"state", is_complete ? " complete" : "", "\">",
+  return concat("<h1>", escaped_markup(run.model), "<span class=\"state", is_complete ? " complete" : "", "\">",
                 is_complete ? concat("complete, ", run.num_steps, " steps")
                             : concat("step ", run.last_step, " of ", run.num_steps),
                 "</span></h1>\n<p class=\"what\">", run.world_size, run.world_size == 1 ? " rank" : " ranks", ", ",
-                escaped(run.mesh), " &middot; ", escaped(run.folder), "</p>\n");
+                escaped_markup(run.mesh), " &middot; ", escaped_markup(run.folder), "</p>\n");
 }
 
 std::string footer(const RecordedRun& run) {
@@ -176,13 +148,13 @@ std::string report_page(const RecordedRun& run) {
              "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
              "script-src '",
              script_hash(kPageScript), "'\">\n<meta name=\"viewport\" content=\"width=device-width\">\n<title>",
-             escaped(run.model), ": a run of Tessera</title>\n<style>", kPageStyle,
+             escaped_markup(run.model), ": a run of Tessera</title>\n<style>", kPageStyle,
              "</style>\n</head>\n<body>\n<main>\n", heading(run));
   page += concat("<div class=\"tiles\">\n", tiles(run), "</div>\n<h2>Curves</h2>\n");
   page += run.curves.empty() ? "<p class=\"what\">No step has ended yet.</p>\n" : "";
   page += concat("<div class=\"charts\" id=\"charts\"></div>\n<h2>One step, as planned</h2>\n", timeline(run.drawing));
   if (!run.plan.empty())
-    page += concat("<h2>Plan</h2>\n", card("Memory and traffic", "<pre>" + escaped(run.plan) + "</pre>", false));
+    page += concat("<h2>Plan</h2>\n", card("Memory and traffic", "<pre>" + escaped_markup(run.plan) + "</pre>", false));
   page += concat("<h2>Run</h2>\n<div class=\"columns\">\n<div>", card("Environment", table(run.environment)), "<br>",
                  card("Starts", starts_table(run)), "</div>\n",
                  run.settings.empty() ? "" : card("Configuration", table(run.settings)), "</div>\n");

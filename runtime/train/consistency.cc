@@ -121,7 +121,7 @@ void add_inputs(std::vector<Fingerprint>& all, const Job& job, const RunData& da
   }
   if (!may_differ) return;
   std::vector<std::string> weights;
-  // Those of a checkpoint are compared when it is read.
+  // Checkpoints are compared when they are read (saving/resume.cc).
   if (job.config.init_from.empty() && is_model_folder(job.config.model))
     weights = weight_fingerprints(job.config.model);
   all.push_back(
@@ -144,6 +144,10 @@ void check_job_consistency(const Job& job, const RunData& data, const RankInfo& 
     plugin(policy);
   for (const ConfigField& field : shared_fields(job.config))
     all.push_back({"--" + field.name, field.value});
+  // Paths may differ, but all ranks take part, or none.
+  for (const auto& [flag, folder] : {std::pair("--save", job.config.save), std::pair("--resume", job.config.resume),
+                                     std::pair("--init-from", job.config.init_from)})
+    all.push_back({flag, folder.empty() ? "no folder" : "a folder"});
   for (const PluginFlag& flag : job.plugin_flags)
     // Per-rank options, such as a network interface, may differ.
     if (!job.plugins.communicator || !is_per_rank(flag, *job.plugins.communicator))

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/clock.h"
 #include "base/progress.h"
 
 namespace tessera::host {
@@ -68,7 +69,7 @@ EvalMetrics Evaluator::run(RankRuntime& runtime, int64_t after_step, const Log& 
   if (num_correct) result.accuracy = static_cast<double>(*num_correct) / static_cast<double>(num_predictions_);
   if (!num_correct) result.perplexity = std::exp(result.loss);
   if (data_.tokens_are_bytes()) result.bits_per_byte = result.loss / std::numbers::ln2;
-  result.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  result.seconds = seconds_since(start);
   return result;
 }
 

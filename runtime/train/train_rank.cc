@@ -67,8 +67,8 @@ RankSetup rank_setup(const Job& job, const RankInfo& info, const HostServices& h
     return DeviceSetup{plugin.device(), options.values(), index, threads, host.of(plugin)};
   };
   setup.device = device(job.plugins.device, job.options.device);
-  if (!job.device_is_cpu()) setup.host_device = device(job.plugins.cpu, job.options.cpu);
-  setup.device_memory_is_host = job.device_is_cpu();
+  if (!job.computes_on_host()) setup.host_device = device(job.plugins.cpu, job.options.cpu);
+  setup.device_memory_is_host = job.computes_on_host();
   setup.stages_collectives = job.staged.collectives;
   setup.tests = {true, job.comm_claims.sums_float32(), (job.comm_claims.flags & TSR_COMM_CANONICAL_SUM) != 0};
   setup.files = {job.config.offload_dirs, 0, job.config.offload_io, job.config.offload_check, job.config.timeout_ms};
@@ -140,7 +140,7 @@ void train_rank(const Job& job, const RunData& data, const RankInfo& info, const
   // Nothing below may depend on a setting that was not compared.
   check_job_consistency(job, data, info, num_threads(job, info), log);
   const Log first_log = info.rank == 0 ? log : Log(LogLevel::off);  // for lines that are the same on all ranks
-  if (job.device_is_cpu()) warn_of_threads(job, info, first_log);
+  if (job.computes_on_host()) warn_of_threads(job, info, first_log);
   const CompileInput input = compile_input(job, strategies.all(), policies.all(), first_log);
   RankPrograms programs = check_program_consistency(job, input, info, observer.on_planned);
   check_offload_space(job, programs, info);

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <optional>
 
+#include "base/clock.h"
 #include "base/progress.h"
 #include "train/checks/lost_run.h"
 #include "train/evaluator.h"
@@ -23,10 +24,6 @@ using Clock = std::chrono::steady_clock;
 
 /// A checkpoint reports progress only after this time: it has a line when it is done.
 constexpr std::chrono::seconds kSilence{30};
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 /// Evaluates, and tells log and observer.
 class Evaluations {

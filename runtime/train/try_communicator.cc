@@ -25,7 +25,7 @@ bool has_options(const Job& job) {
 
 void try_communicator(const Job& job, const Log& log) {
   const auto& communicator = job.plugins.communicator;
-  if (!communicator || !has_options(job) || !(job.device_is_cpu() || job.staged.collectives)) return;
+  if (!communicator || !has_options(job) || !(job.computes_on_host() || job.staged.collectives)) return;
   const HostServices host(log, std::make_shared<MemoryStore>());
   const Device cpu({job.plugins.cpu.device(), job.options.cpu.values(), 0, 1, host.of(job.plugins.cpu)});
   const auto values = job.options.communicator.values();

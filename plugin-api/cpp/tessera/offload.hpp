@@ -5,8 +5,7 @@
 //      public:
 //       static constexpr std::string_view kName = "activations";
 //       explicit Activations(std::span<const tsr_option_value> options);
-//       void plan(const OffloadView& view, const OffloadSink& sink) const;   // sink.leave({buffer, after, memory,
-//       ...})
+//       void plan(const OffloadView& view, const OffloadSink& sink) const;  // sink.leave({buffer, after, ...})
 //     };
 //
 // A policy throws, and so does a sink that refuses an answer; the table turns it into a status. A policy is immutable

@@ -32,7 +32,7 @@
  * Slices lie one after another: slice i starts at c_0 + ... + c_{i-1}, with c = counts[] or num_elements for each.
  *
  * A communicator is for one stream, that of its first submit: another one is refused. A SEND may wait for its RECV, or
- * end before it: after it the data may be written over, and nothing else follows from its end.
+ * end before it: that it has ended means only that the data may be written over.
  *
  * A communicator that sets TSR_COMM_CANONICAL_SUM gives, for each element, the balanced tree over the ranks (split at
  * the largest power of two below n) in float32 or wider, rounded once to the output type, whatever the counts and

@@ -6,9 +6,9 @@
  *  - A struct is FROZEN (its layout never changes) or APPENDABLE (`struct_size` first; grows at the tail only; a field
  *    is read through TSR_HAS). Arrays hold FROZEN structs only. FROZEN is a promise from 1.0 on; until then a minor may
  *    break with those before TSR_OLDEST_MINOR.
- *  - `reserved` and `spare` words are 0, and so are bits of flags that have no name: the host refuses another value of
- *    a plugin, a device or communicator one of the host. So a later minor may use them, with 0 for what was meant
- *    before. Of a tsr_error nothing is refused.
+ *  - `reserved` and `spare` words are 0, and so are bits of flags that have no name: the host refuses a plugin that
+ * sets them, and devices and communicators refuse a host that does. So a later minor may give them a meaning, with 0
+ * for what was meant before. Nothing in a tsr_error is refused.
  *  - A plugin is compiled for a minor, TSR_TARGET_MINOR, and runs on every host from that one on. A later host may send
  *    it anything that is the host's: longer structs, and numbers that the plugin does not know. A plugin hands the host
  *    nothing that the effective minor of the two (tsr_host.abi_minor) does not have.
@@ -22,7 +22,7 @@
  *    ends them with the destroy of the same table and with nothing else; no allocator crosses the ABI.
  *  - Errors: a function with a `tsr_error*` returns TSR_OK or a negative code, and then fills *err if err is not NULL.
  *    "Errors:" at a function lists the codes with a meaning of their own. Besides them every function may return
- *    RESOURCE_EXHAUSTED (out of memory) and INTERNAL (a bug in the callee, or a library under it that gives no code).
+ *    RESOURCE_EXHAUSTED (out of memory) and INTERNAL (a bug in the callee, or a failed call of a library under it).
  *    On an error the function has done nothing: out-parameters keep their values, no object was made, and there is
  *    nothing to destroy, unless the function says otherwise. A function without a `tsr_error*` cannot fail. A status
  *    that the caller does not know counts as UNKNOWN. Pointers are not NULL unless the function says that they may be;

@@ -154,11 +154,12 @@ typedef struct tsr_offload_interface {
   (const tsr_offload_create_args* args, tsr_offload** policy, tsr_error* err) TSR_NOEXCEPT;
   TSR_FN(void, destroy)(tsr_offload* policy) TSR_NOEXCEPT; /* NULL is allowed. [control-thread] */
   /* Decides, once for each step program of each rank that the host plans; where the placed programs need more than
-   * device_bytes, again with as much less. View and sink are borrowed for the call. With nothing to gain a policy says
-   * nothing and succeeds. Errors: the first one of the sink; INVALID_ARGUMENT for what it cannot decide with these
-   * options, saying what to give; RESOURCE_EXHAUSTED when no answer is enough for device_bytes, naming the visit;
-   * either before its first answer. ABI when a struct_size is too small. The host puts the policy's name before the
-   * message and stops before step 1. Pure: equal views and options, equal answers, on any rank. [any-thread] */
+   * device_bytes, again with device_bytes lowered by the excess. View and sink are borrowed for the call. With nothing
+   * to gain a policy says nothing and succeeds. Errors: the first one of the sink; INVALID_ARGUMENT for what it cannot
+   * decide with these options, saying what to give; RESOURCE_EXHAUSTED when no answer is enough for device_bytes,
+   * naming the visit; either before its first answer. ABI when a struct_size is too small. The host puts the policy's
+   * name before the message and stops before step 1. Pure: equal views and options, equal answers, on any rank.
+   * [any-thread] */
   TSR_FN(tsr_status, plan)
   (tsr_offload* policy, const tsr_offload_view* view, const tsr_offload_sink* sink, tsr_error* err) TSR_NOEXCEPT;
   /* Optional tables by id, or NULL; there is none so far. Constants that live as long as the process. [any-thread] */

@@ -32,10 +32,10 @@ extern "C" {
 /* ---- mesh ---------------------------------------------------------------------------------------------------- */
 
 /* What an axis splits: a mask. So far one bit; SEQUENCE, and several, are reserved and refused. */
-#define TSR_SPLITS_BATCH 1u    /* ranks see other tokens: ddp, fsdp, zero3 */
-#define TSR_SPLITS_LAYERS 2u   /* ranks have other layers: pipeline */
+#define TSR_SPLITS_BATCH 1u    /* ranks see different tokens: ddp, fsdp, zero3 */
+#define TSR_SPLITS_LAYERS 2u   /* ranks have different layers: pipeline */
 #define TSR_SPLITS_TENSORS 4u  /* ranks have parts of every layer and see the same tokens: tensor */
-#define TSR_SPLITS_SEQUENCE 8u /* ranks see other tokens of the same sequences */
+#define TSR_SPLITS_SEQUENCE 8u /* ranks see different tokens of the same sequences */
 #define TSR_WORLD_AXIS (-1)    /* no axis of the mesh: all ranks of the job */
 
 /* FROZEN. One axis of the mesh, outermost first; `coordinate` is this rank's. */
@@ -338,7 +338,7 @@ typedef struct tsr_stream_info {
  * Without an addend its results are what its operands are. It may write a range again: that overwrites it. */
 #define TSR_ACTION_CALL 64u
 
-#define TSR_ACTION_PREDICATED 1u /* skipped when clip's `ok` is 0; elementwise and optimizer actions only */
+#define TSR_ACTION_PREDICATED 1u /* skipped when clip's `ok` is 0; OPTIMIZER only so far */
 
 /* FROZEN. Fields that a kind does not use are 0; segment, micro_batch, group, peer and strategy -1. */
 typedef struct tsr_action {
@@ -404,8 +404,8 @@ typedef struct tsr_program_view {
   uint64_t num_states;
   const tsr_str* names; /* of the run's private numbers, from TSR_FIRST_PRIVATE on */
   uint64_t num_names;
-  const int32_t* data_ranks; /* whose tokens this rank computes, of all ranks that read others: one so far. There may be
-                                more, and then more micro-batches than --grad-accum says */
+  const int32_t* data_ranks; /* whose tokens this rank computes: indices among the ranks that read different tokens. One
+                                so far; there may be more, and then more micro-batches than --grad-accum says */
   uint64_t num_data_ranks;
   const tsr_op* optimizer; /* of every OPTIMIZER action: kind and attributes, without dims and ranges */
 } tsr_program_view;

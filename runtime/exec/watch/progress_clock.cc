@@ -41,10 +41,8 @@ void ProgressClock::issued_all(std::span<const RankStream> streams) {
 void ProgressClock::check(int64_t timeout_ms) {
   const std::chrono::milliseconds timeout(timeout_ms), limit = timeout + timeout / kGraceShare + kGrace;
   if (stall_.look(passed_.count) <= limit) return;
-  end_run(
-      concat(plugin_text(address_of(device_.api().launch)), " has ended none of its work for ", limit.count(),
-             " ms, ten seconds and a tenth more than the time-out (--timeout-ms), and reported no error, so the run ",
-             "ends"));
+  end_run(concat(plugin_text(address_of(device_.api().launch)), " has ended none of its work for ", limit.count(),
+                 " ms (1.1 x --timeout-ms, and 10 s), and reported no error, so the run ends"));
 }
 
 }  // namespace tessera::host

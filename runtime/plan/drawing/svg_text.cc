@@ -12,20 +12,6 @@
 namespace tessera::host {
 namespace {
 
-/// For the contents of elements; attributes hold only numbers and names of classes.
-std::string escaped(std::string_view text) {
-  std::string result;
-  for (const char c : text) {
-    if (c == '<')
-      result += "&lt;";
-    else if (c == '&')
-      result += "&amp;";
-    else
-      result += c;
-  }
-  return result;
-}
-
 struct Unit {
   double size;
   const char* name;
@@ -57,12 +43,12 @@ std::string svg_rectangle(std::string_view css_class, double x, double y, double
                           const std::string& title) {
   return format("<rect class=\"%s\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\">",
                 std::string(css_class).c_str(), x, y, std::max(width, 0.2), height) +
-         "<title>" + escaped(title) + "</title></rect>\n";
+         "<title>" + escaped_markup(title) + "</title></rect>\n";
 }
 
 std::string svg_words(double x, double y, const std::string& text, std::string_view css_class) {
   return concat("<text", css_class.empty() ? "" : concat(" class=\"", css_class, "\""),
-                format(" x=\"%.1f\" y=\"%.1f\">", x, y), escaped(text), "</text>\n");
+                format(" x=\"%.1f\" y=\"%.1f\">", x, y), escaped_markup(text), "</text>\n");
 }
 
 std::string svg_line(double x1, double y1, double x2, double y2) {

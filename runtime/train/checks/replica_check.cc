@@ -42,15 +42,6 @@ Sums sums_in(std::string_view lines) {
   return sums;
 }
 
-/// "rank 3", "ranks 0, 1 and 62 more".
-std::string ranks_text(const std::vector<int>& ranks) {
-  constexpr size_t kMost = 8;
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (size_t i = 0; i < std::min(kMost, ranks.size()); ++i)
-    text += concat(i == 0 ? "" : ", ", ranks[i]);
-  return ranks.size() <= kMost ? text : concat(text, " and ", ranks.size() - kMost, " more");
-}
-
 }  // namespace
 
 ReplicaCheck::ReplicaCheck(const Job& job, const RankInfo& info, RankRuntime& runtime)

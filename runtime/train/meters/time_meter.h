@@ -4,6 +4,8 @@
 #include <chrono>
 #include <vector>
 
+#include "base/clock.h"
+
 namespace tessera::host {
 
 /// Milliseconds of steps: half of them took less than the median, a tenth less than `low`, a tenth more than `high`.
@@ -23,7 +25,7 @@ class TimeMeter {
   /// Time in which steps wait for a checkpoint.
   void add_saving(double seconds) { saving_ += seconds; }
 
-  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  double seconds() const { return seconds_since(start_); }
   double preparing() const { return preparing_; }
   double steps() const { return steps_; }
   double evaluations() const { return evaluations_; }

@@ -64,7 +64,7 @@ Profiler::Profiler(const Job& job, const RankInfo& info, const RankObserver& obs
       observer_(observer),
       runtime_(runtime),
       first_log_(first_log),
-      samples_(info.rank == 0 && job.device_is_cpu()),
+      samples_(info.rank == 0 && job.computes_on_host()),
       next_sample_(steps_done + kFirstSample),
       interval_(kFirstInterval) {
   const auto& profile = job.config.profile;

@@ -88,7 +88,7 @@ std::string communicator_text(const Job& job) {
 /// With the memory of a device that has its own, and of the host for staging.
 std::string device_text(const Job& job, const RankRuntime& runtime, RankThreads threads) {
   const std::string name = with_version(job.plugins.device);
-  if (job.device_is_cpu())
+  if (job.computes_on_host())
     return concat(name, ", ", threads.count, threads.count == 1 ? " thread" : " threads",
                   job.mesh.num_ranks() > 1 ? " per rank" : "", threads.have_own_cores ? ", on its own cores" : "");
   const auto memory = runtime.device_memory();
@@ -101,7 +101,7 @@ std::string device_text(const Job& job, const RankRuntime& runtime, RankThreads 
 }
 
 std::string graph_text(const Job& job, const RankRuntime& runtime) {
-  if (job.device_is_cpu()) return "";
+  if (job.computes_on_host()) return "";
   const std::string obstacle = runtime.obstacle_to_graphs();
   return obstacle.empty() ? "on, from the second step on" : "off, because " + obstacle;
 }
@@ -144,7 +144,7 @@ void warn_of_offload(const Log& log, const Job& job, const RankPrograms& program
   const auto uses_host = [](const PlaceUse& place) {
     return place.memory == TSR_MEMORY_HOST && offloaded_bytes(place.report) > 0;
   };
-  if (job.plugins.offload.empty() || !job.device_is_cpu() || !std::ranges::any_of(places_of(programs), uses_host))
+  if (job.plugins.offload.empty() || !job.computes_on_host() || !std::ranges::any_of(places_of(programs), uses_host))
     return;
   log.warning("offload to host memory frees no memory on this machine, since the memory of --device ",
               job.plugins.device.name, " is host memory; it lowers only what --device-memory counts");

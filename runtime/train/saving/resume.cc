@@ -5,9 +5,12 @@
 #include "train/saving/resume.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 
+#include "base/clock.h"
 #include "base/concat.h"
 #include "base/progress.h"
 #include "checkpoint/held_state.h"
@@ -79,8 +82,21 @@ Error nothing_there(const TrainConfig& config) {
                                   config.resume.empty() ? "" : ", or leave --resume out to start at step 1")};
 }
 
-/// Names below the folder, "" for the folder itself, one a line; published by rank 0.
-std::vector<std::string> candidates(const Job& job, const RankInfo& info, bool& is_explicit, const Log& log) {
+/// A checkpoint that this rank may read, and what rank 0 has there.
+struct Candidate {
+  std::string folder;
+  std::string checksum;  // checksum_of() on rank 0
+};
+
+/// Of the index, which has those of all that the checkpoint holds; empty where there is none that can be read.
+std::string checksum_of(const std::string& folder) {
+  std::array<char, 64> line{};
+  std::ifstream(concat(folder, "/", kIndexName)).getline(line.data(), line.size());
+  return line.data();
+}
+
+/// Names below the folder, "" for the folder itself, each with a checksum, one a line; published by rank 0.
+std::vector<Candidate> candidates(const Job& job, const RankInfo& info, bool& is_explicit, const Log& log) {
   constexpr std::string_view kKey = "resume/candidates";
   const std::string given = source_of(job.config);
   if (info.rank == 0) {
@@ -88,16 +104,25 @@ std::vector<std::string> candidates(const Job& job, const RankInfo& info, bool& 
     if (!choice.note.empty()) log.warning(choice.note);
     std::string names = choice.is_explicit ? "1" : "0";
     for (const std::string& folder : choice.folders)
-      names += "\n" + (choice.is_explicit ? "" : folder.substr(given.size()));
+      names += concat("\n", choice.is_explicit ? "" : folder.substr(given.size()), "\t", checksum_of(folder));
     info.store->set(kKey, names);
   }
   const std::string names = info.store->get(kKey, job.config.start_timeout_ms);
   is_explicit = names[0] == '1';
-  std::vector<std::string> folders;
+  std::vector<Candidate> all;
   for (const std::string_view name : split(names, '\n'))
-    folders.push_back(given + std::string(name));
-  folders.erase(folders.begin());
-  return folders;
+    if (const size_t tab = name.find('\t'); tab != name.npos)
+      all.push_back({given + std::string(name.substr(0, tab)), std::string(name.substr(tab + 1))});
+  return all;
+}
+
+/// Ranks may read copies on disks of their own.
+void require_same(const Candidate& candidate, const Checkpoint& opened) {
+  if (candidate.checksum.empty() || checksum_of(candidate.folder) == candidate.checksum) return;
+  throw Error(TSR_E_FAILED_PRECONDITION,
+              concat(candidate.folder, ", of step ", opened.index().state.step,
+                     ", is not the checkpoint that rank 0 reads: their ", kIndexName,
+                     " differ; give all ranks one checkpoint, in a folder that they share or in equal copies"));
 }
 
 /// What strategies keep for themselves.
@@ -118,25 +143,28 @@ void restore_own_state(const Job& job, const RunData& data, const RankInfo& info
   if (obstacle.empty()) return fill_own_state(checkpoint, held, runtime);
   for (const HeldTensor& tensor : held)
     if (tensor.state.on_change == TSR_ON_CHANGE_REFUSE)
-      throw Error(TSR_E_FAILED_PRECONDITION,
-                  concat(tensor.name, ", what a strategy keeps for itself, must go on and cannot: ", obstacle,
-                         "; resume as the run was, or start from its parameters alone with --init-from"));
+      throw Error(
+          TSR_E_FAILED_PRECONDITION,
+          concat("cannot restore ", tensor.name, ", state of a strategy that a run must have to go on: ", obstacle,
+                 "; resume with the mesh and the strategies of the run, or start from its parameters ",
+                 "alone with --init-from"));
   const std::vector<HeldTensor> kept = kept_own_state(checkpoint, held);
   fill_own_state(checkpoint, kept, runtime);
-  log.warning("what strategies kept for themselves is dropped and starts afresh",
-              kept.empty() ? "" : concat(", but for what is described as kept, ", kept.front().name, " and the like"),
-              ": ", obstacle);
+  log.warning("state that strategies keep for themselves starts anew",
+              kept.empty() ? "" : concat(", except what they declare as kept, such as ", kept.front().name), ": ",
+              obstacle);
 }
 
 /// Fills the homes from one checkpoint. Returns why it could not, with its first letter; empty: it did.
-std::string try_to_fill(const Job& job, const RunData& data, const RankInfo& info, const std::string& folder,
+std::string try_to_fill(const Job& job, const RunData& data, const RankInfo& info, const Candidate& candidate,
                         RankRuntime& runtime, std::unique_ptr<Checkpoint>& opened, const Log& log) {
   const Program& program = runtime.programs().first();
   const auto answer = [&](char letter, const std::exception& error) {
     return letter + (job.mesh.num_ranks() == 1 ? "" : concat("rank ", info.rank, ": ")) + sentence_of(error);
   };
   try {
-    opened = std::make_unique<Checkpoint>(folder);
+    opened = std::make_unique<Checkpoint>(candidate.folder);
+    require_same(candidate, *opened);
     require_fits(job, *opened);
     const std::vector<HeldTensor> held = held_tensors(program);
     const bool goes_on = !job.config.resume.empty();
@@ -241,7 +269,7 @@ void check_checkpoints(const Job& job) {
 LoadedRun load_run(const Job& job, const RunData& data, const RankInfo& info, RankRuntime& runtime, const Log& log) {
   if (source_of(job.config).empty()) return {};
   bool is_explicit = false;
-  const std::vector<std::string> folders = candidates(job, info, is_explicit, log);
+  const std::vector<Candidate> folders = candidates(job, info, is_explicit, log);
   if (folders.empty()) {
     if (!may_start_anew(job.config)) throw nothing_there(job.config);
     log.info(job.config.save, " holds no checkpoint yet: the run starts at step 1");
@@ -254,7 +282,7 @@ LoadedRun load_run(const Job& job, const RunData& data, const RankInfo& info, Ra
         lowest_answer(info, job.mesh.num_ranks(), concat("resume/", i),
                       try_to_fill(job, data, info, folders[i], runtime, opened, log), state_timeout_ms(job));
     if (error.empty()) {
-      const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+      const double ms = ms_since(start);
       report(job, data, *opened, runtime, log);
       runtime.run_init();
       if (job.config.resume.empty()) return {true, std::nullopt, ms};
@@ -265,7 +293,8 @@ LoadedRun load_run(const Job& job, const RunData& data, const RankInfo& info, Ra
     if (error[0] == kFinal) throw Error(TSR_E_FAILED_PRECONDITION, sentence);
     if (i + 1 == folders.size())
       throw Error(TSR_E_DATA_LOSS, concat(is_explicit ? "" : "no older checkpoint is left: ", sentence));
-    log.warning("cannot resume from ", folders[i], ", and takes the one before, ", folders[i + 1], ": ", sentence);
+    log.warning(job.config.resume.empty() ? "cannot start from " : "cannot resume from ", folders[i].folder,
+                ", and takes the one before, ", folders[i + 1].folder, ": ", sentence);
   }
   return {};
 }

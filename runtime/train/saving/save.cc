@@ -20,6 +20,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/concat.h"
 #include "checkpoint/save_folder.h"
 #include "config/text_values.h"
@@ -28,10 +29,6 @@
 
 namespace tessera::host {
 namespace {
-
-double ms_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-}
 
 /// By its exponent; `floats` need not be aligned.
 bool all_finite(std::span<const std::byte> floats) {

@@ -87,13 +87,14 @@ void ModelNeeds::find_backwards() {
   std::vector<bool> leads(model_.values.size(), false);  // to a trainable parameter
   for (size_t s = 0; s < model_.segments.size(); ++s) {
     const Segment& segment = model_.segments[s];
-    trains_.push_back(std::ranges::any_of(parameter_addends_[s], [](int addend) { return addend >= 0; }));
-    goes_on_.push_back(false);
-    bool needed = trains_.back();
+    needs_parameter_gradient_.push_back(
+        std::ranges::any_of(parameter_addends_[s], [](int addend) { return addend >= 0; }));
+    needs_input_gradient_.push_back(false);
+    bool needed = needs_parameter_gradient_.back();
     for (size_t i = 0; i < segment.inputs.size(); ++i)
       if (leads[static_cast<size_t>(value(segment.inputs[i], 0).index)]) {
         needed = true;
-        if (input_addends_[s][i] >= 0) goes_on_.back() = true;
+        if (input_addends_[s][i] >= 0) needs_input_gradient_.back() = true;
       }
     for (const int v : segment.outputs)
       if (needed) leads[static_cast<size_t>(value(v, 0).index)] = true;

@@ -38,8 +38,8 @@ class ModelNeeds {
   /// Whether its backward has a use: it leads to a trainable parameter.
   bool needs_backward(int segment) const { return needs_backward_[static_cast<size_t>(segment)]; }
   /// Whether the gradient of one of its inputs leads there; whether one of its own parameters is trainable.
-  bool goes_on(int segment) const { return goes_on_[static_cast<size_t>(segment)]; }
-  bool trains(int segment) const { return trains_[static_cast<size_t>(segment)]; }
+  bool needs_input_gradient(int segment) const { return needs_input_gradient_[static_cast<size_t>(segment)]; }
+  bool needs_parameter_gradient(int segment) const { return needs_parameter_gradient_[static_cast<size_t>(segment)]; }
 
  private:
   using BySlot = std::vector<std::vector<int>>;  // [segment][slot]
@@ -58,10 +58,10 @@ class ModelNeeds {
   std::vector<bool> is_in_rows_;                 // of each value
   std::vector<int> input_uses_, gradient_uses_;  // of each value, of each parameter: how often
   BySlot input_addends_, parameter_addends_;
-  std::vector<bool> needs_backward_, goes_on_, trains_;  // of each segment
-  std::vector<uint32_t> all_inputs_, all_gradients_;     // complete sets: of each value, of each parameter
-  std::vector<uint32_t> gradient_axes_;                  // of each parameter: those its gradient is summed over
-  std::vector<uint32_t> reductions_;                     // of each value
+  std::vector<bool> needs_backward_, needs_input_gradient_, needs_parameter_gradient_;  // of each segment
+  std::vector<uint32_t> all_inputs_, all_gradients_;  // complete sets: of each value, of each parameter
+  std::vector<uint32_t> gradient_axes_;               // of each parameter: those its gradient is summed over
+  std::vector<uint32_t> reductions_;                  // of each value
   uint32_t all_micro_batches_ = 0;
   uint32_t axes_of_tokens_;  // of several ranks
 };

@@ -25,9 +25,9 @@ const char* phase_name(SegmentPhase phase) {
     case SegmentPhase::forward:
       return "forward";
     case SegmentPhase::backward_input:
-      return "backward by its inputs";
+      return "backward for its inputs";
     case SegmentPhase::backward_weight:
-      return "backward by its parameters";
+      return "backward for its parameters";
     default:
       return "loss";
   }
@@ -170,8 +170,10 @@ class PhaseCounter {
         const bool goes_back = trains && !is_loss && walk.needs().needs_backward(s);
         require({s, mb, SegmentPhase::forward}, runs, !is_loss, !is_loss);
         require({s, mb, SegmentPhase::loss}, runs, is_loss, is_loss);
-        require({s, mb, SegmentPhase::backward_input}, runs, goes_back && walk.needs().goes_on(s), goes_back);
-        require({s, mb, SegmentPhase::backward_weight}, runs, goes_back && walk.needs().trains(s), goes_back);
+        require({s, mb, SegmentPhase::backward_input}, runs, goes_back && walk.needs().needs_input_gradient(s),
+                goes_back);
+        require({s, mb, SegmentPhase::backward_weight}, runs, goes_back && walk.needs().needs_parameter_gradient(s),
+                goes_back);
       }
   }
 

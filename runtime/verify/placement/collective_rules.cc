@@ -49,12 +49,39 @@ void PlacementRules::collective() {
   }
 }
 
+/// What the range is a copy of, through staging and through the memory in which an offload policy kept it: the range of
+/// a home, if it is of one.
+Binding PlacementRules::copied_of(Binding range) const {
+  range = staged_.of(range);
+  const auto is_of_home = [&] {
+    return std::ranges::any_of(program_.homes, [&](const Home& home) {
+      return std::ranges::any_of(home.roles, [&](const auto& role) { return role.second.buffer == range.buffer; });
+    });
+  };
+  const auto is_kept_elsewhere = [&] {
+    const Buffer& buffer = program_.buffer(range.buffer);
+    return buffer.kind == TSR_BUFFER_FETCHED || buffer.memory != TSR_MEMORY_DEVICE;
+  };
+  for (auto i = static_cast<size_t>(action_ - program_.actions.data());
+       i-- > 0 && is_kept_elsewhere() && !is_of_home();) {
+    const Action& copy = program_.actions[i];
+    const Binding* destination = copy.kind == TSR_ACTION_COPY ? copy.find(TSR_SLOT(TSR_ROLE_DESTINATION, 0)) : nullptr;
+    if (!destination || destination->buffer != range.buffer || destination->offset > range.offset ||
+        destination->offset + destination->num_elements < range.offset + range.num_elements)
+      continue;
+    const Binding& source = *copy.find(TSR_SLOT(TSR_ROLE_SOURCE, 0));
+    range.buffer = source.buffer;
+    range.offset = range.offset - destination->offset + source.offset;
+  }
+  return range;
+}
+
 /// True if the group is a proper subset of the axis, and the operand does not belong to a home that the layout places
 /// on exactly that subset.
 bool PlacementRules::leaves_out_ranks(const CollectiveOperands& form) const {
   const Group& group = program_.groups[action_->group];
   if (group.axis == TSR_WORLD_AXIS || form.num_ranks == program_.mesh->axes()[axis_].num_ranks) return false;
-  const Binding range = staged_.of(form.given() ? *form.given() : *form.destination);
+  const Binding range = copied_of(form.given() ? *form.given() : *form.destination);
   if (range.num_elements == 0) return false;
   const auto is_on_group = [&](int parameter, uint32_t role) {
     const LayoutEntry* split = entry_on(program_, parameter, axis_, role);

@@ -58,6 +58,7 @@ class PlacementRules {
 
   // Collectives on this axis, and on others (which carry placements along).
   void collective();
+  Binding copied_of(Binding range) const;
   bool leaves_out_ranks(const CollectiveOperands& form) const;
   PlacementParts reduced(const CollectiveOperands& form, PlacementKind result);
   Binding gathered_slice(const CollectiveOperands& form) const;

@@ -5,8 +5,8 @@
 //
 //     logits     block = x table^T                            float32
 //     losses     maximum and sum of a row, block by block     as in loss.cc
-//     g0         block -> its gradient, rounded, in place;    rows of the table (+)= block^T x, while it is in the
-//     cache di0        a few rows of all blocks times the table     float32 sums, block after block; rounded once
+//     g0         block -> its gradient, rounded, in place;    rows of the table (+)= block^T x, while it is in cache
+//     di0        a few rows of all blocks times the table     float32 sums, block after block; rounded once
 //
 // The cut into blocks and into rows of di0 depends only on the extents, and every sum is computed by one thread: bits
 // do not depend on the number of threads.

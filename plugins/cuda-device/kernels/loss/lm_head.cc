@@ -8,6 +8,7 @@
 
 #include "cuda-device/cuda_error.h"
 #include "cuda-device/kernels/column_parts.h"
+#include "tessera/ranges.hpp"
 
 namespace tessera::cuda {
 namespace {
@@ -16,15 +17,11 @@ constexpr uint32_t kLogits = 0, kTable = 1, kLastParts = 2, kMatmul = 3;  // wor
 
 constexpr uint64_t kRowGranule = 128;
 
-constexpr uint64_t round_up(uint64_t n, uint64_t granule) {
-  return (n + granule - 1) / granule * granule;
-}
-
 // Chunks of nearly equal lengths, so that none is left with few rows.
 uint64_t chunk_length(uint64_t rows, uint64_t row_bytes, int64_t part_bytes) {
   const uint64_t fitting = std::max<uint64_t>(1, static_cast<uint64_t>(part_bytes) / row_bytes);
-  const uint64_t num_chunks = (rows + fitting - 1) / fitting;
-  return std::min(rows, round_up((rows + num_chunks - 1) / num_chunks, kRowGranule));
+  const uint64_t num_chunks = divide_up(rows, fitting);
+  return std::min(rows, round_up(divide_up(rows, num_chunks), kRowGranule));
 }
 
 bool reads_table(const HeadProducts& products) {
@@ -46,7 +43,7 @@ HeadShape::HeadShape(const tsr_op& op, int64_t part_bytes)
       vocabulary(op::extent(op, TSR_DIM_VOCAB)),
       dtype(op.dtype),
       stores_logits(op.kind == TSR_OP_LOSS || dtype != TSR_F32),
-      width(stores_logits && vocabulary % 8 != 0 ? round_up(vocabulary, 128) : vocabulary),
+      width(stores_logits && vocabulary % 8 != 0 ? round_up<uint64_t>(vocabulary, 128) : vocabulary),
       chunk(stores_logits ? chunk_length(rows, TSR_NUM_BYTES(dtype, width), part_bytes) : rows) {}
 
 // Workspaces, of GPT-2 at 64 x 1024 tokens in bf16: logits [chunk, 50304] up to 512 MiB; the padded table [50304, 768],
