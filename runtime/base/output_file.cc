@@ -17,6 +17,7 @@
 #include <fstream>
 
 #include "base/concat.h"
+#include "base/without_sigpipe.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
@@ -111,27 +112,6 @@ bool is_cut(const std::string& path) {
   in.seekg(-1, std::ios::end);
   return in.get() != '\n';
 }
-
-/// A closed reader makes this thread's write fail with EPIPE, instead of killing the process silently with SIGPIPE.
-class WithoutSigpipe {
- public:
-  WithoutSigpipe() {
-    sigemptyset(&pipe_);
-    sigaddset(&pipe_, SIGPIPE);
-    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
-  }
-  ~WithoutSigpipe() {
-    constexpr timespec kNow = {0, 0};
-    // Consumes the pending signal, unless the caller had blocked it and may be waiting for it.
-    if (!sigismember(&before_, SIGPIPE)) ::sigtimedwait(&pipe_, nullptr, &kNow);
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  WithoutSigpipe(const WithoutSigpipe&) = delete;
-  WithoutSigpipe& operator=(const WithoutSigpipe&) = delete;
-
- private:
-  sigset_t pipe_, before_;
-};
 
 /// The end of the sentence about a file that the system does not open.
 std::string why_not_open(const std::string& path, int error) {

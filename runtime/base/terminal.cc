@@ -13,6 +13,8 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "base/without_sigpipe.h"
+
 namespace tessera::host {
 namespace {
 
@@ -60,6 +62,7 @@ std::string_view clear_line() {
 }
 
 void write_standard_error(std::string_view text) {
+  const WithoutSigpipe without;  // a run goes on without those who watch it
   while (!text.empty()) {
     const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
     if (written >= 0) {

@@ -58,6 +58,7 @@ constexpr ByteUnit kByteUnits[] = {{"TiB", uint64_t{1} << 40},
                                    {"GB", kThousand* kThousand* kThousand},
                                    {"MB", kThousand* kThousand},
                                    {"kB", kThousand},
+                                   {"KB", kThousand},
                                    {"B", 1}};
 
 }  // namespace

@@ -65,7 +65,12 @@ void refuse_other_formats(const std::string& path, std::span<const std::byte> st
       {"\x93NUMPY"sv, "a NumPy file"},        {"PK\x03\x04"sv, "a ZIP archive"},
       {"\x1f\x8b"sv, "compressed with gzip"}, {"\x28\xb5\x2f\xfd"sv, "compressed with zstd"},
       {"PAR1"sv, "a Parquet file"},           {"ARROW1"sv, "an Arrow file"}};
+  constexpr std::string_view kUtf16[] = {"\xff\xfe"sv, "\xfe\xff"sv};
   const std::string_view bytes(reinterpret_cast<const char*>(start.data()), start.size());
+  // As a token the mark is 65279 or 65534, beyond any vocabulary of 16 bits in use.
+  for (const std::string_view mark : kUtf16)
+    if (bytes.starts_with(mark) && !path.ends_with(".bin"))
+      throw Error(TSR_E_UNSUPPORTED, concat(path, " is text in UTF-16; save it as UTF-8"));
   for (const auto& [begin, what] : kFormats)
     if (bytes.starts_with(begin))
       throw Error(TSR_E_UNSUPPORTED, concat(path, " is ", what, "; write plain text, or raw uint16 tokens: in NumPy ",

@@ -3,6 +3,7 @@
 
 #include "model/config_file.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/read_only_file.h"
@@ -52,6 +53,18 @@ int64_t ConfigFile::extent(const char* key, int64_t max) const {
     refuse(TSR_E_INVALID_ARGUMENT, key, "is ", value->dump(), ", not a whole number from 1 to ", max);
   }
   return value->get<int64_t>();
+}
+
+std::string ConfigFile::tokens(const char* key, int64_t vocab) const {
+  const auto found = object_->keys.find(key);
+  if (found == object_->keys.end()) return "";
+  const json& value = *found;
+  const auto is_token = [&](const json& one) {
+    return one.is_number_unsigned() && one.get<uint64_t>() < static_cast<uint64_t>(vocab);
+  };
+  const bool are_tokens =
+      value.is_null() || is_token(value) || (value.is_array() && std::ranges::all_of(value, is_token));
+  return are_tokens ? value.dump() : "";
 }
 
 double ConfigFile::number(const char* key, double absent) const {

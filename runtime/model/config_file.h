@@ -26,6 +26,8 @@ class ConfigFile {
   double number(const char* key, double absent) const;
   bool boolean(const char* key, bool absent) const;
   std::string text(const char* key, const char* absent) const;
+  /// The value as JSON if it is a token, null or a list of tokens, of a vocabulary of that size; empty for any other.
+  std::string tokens(const char* key, int64_t vocab) const;
 
   /// Throws an error about the key: `parts` follow its name.
   template <class... Parts>

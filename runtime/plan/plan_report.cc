@@ -122,7 +122,8 @@ void predict_time(PlanReport& report, const JobPlan& planned, const std::string&
     const JobPrograms& programs = planned.programs();
     // By the rank that is shown: those of other classes have about as many.
     const size_t num_actions = programs.of(report.rank).steps[0].actions.size();
-    if (num_actions * programs.classes.members().size() > kMaxEstimatedActions) return;
+    report.is_long_to_estimate = num_actions * programs.classes.members().size() > kMaxEstimatedActions;
+    if (report.is_long_to_estimate) return;
     const StepCost cost(planned);
     report.estimate = {cost.step_seconds(planned), cost.source(), cost.caveat()};
     return;

@@ -78,7 +78,8 @@ struct PlanReport {
   Balance balance;
   MemoryVerdict verdict;
   std::optional<MemoryShortfall> shortfall;
-  std::optional<StepEstimate> estimate;  ///< none if estimating would take long
+  std::optional<StepEstimate> estimate;
+  bool is_long_to_estimate = false;      ///< so it was not: there are too many actions
   std::optional<RatesUsed> rates;        ///< with --rates
   std::optional<Prediction> prediction;  ///< with --rates
 };

@@ -65,7 +65,8 @@ std::string verdict_line(const PlanReport& r) {
 
 /// The time of a step, in a line, and where it comes from, in a second one.
 std::string estimate_lines(const PlanReport& r) {
-  if (!r.estimate) return "the step time is not estimated for this many actions; --rates FILE predicts it\n";
+  if (r.is_long_to_estimate) return "the step time is not estimated for this many actions; --rates FILE predicts it\n";
+  if (!r.estimate) return "";
   const StepEstimate& e = *r.estimate;
   const double per_second = static_cast<double>(r.tokens_per_step) / e.seconds;
   return concat("a step takes ", e.caveat.empty() ? "" : "about ", format("%.3g s", e.seconds),

@@ -155,6 +155,10 @@ void check_job_consistency(const Job& job, const RunData& data, const RankInfo& 
   const auto number = [&](const char* name, auto value) { all.push_back({name, std::to_string(value)}); };
   for (const ModelFact& fact : job.architecture().facts())
     all.push_back({fact.name, fact.value});
+  std::string deviations;
+  for (const Parameter& parameter : job.model.parameters)
+    deviations += concat(parameter.initial.mean, " ", parameter.initial.standard_deviation, " ");
+  all.push_back({"the initial values of parameters", sha256_hex(deviations)});
   {
     const Progress progress(info.rank == 0 ? log : Log(LogLevel::off), "hashing the data and the weights");
     add_inputs(all, job, data);

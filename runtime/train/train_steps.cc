@@ -66,6 +66,12 @@ class TrainLoop {
         evaluations_(parts),
         report_(parts.first_log, parts.job, state.step) {
     if (state.step == 0) return;
+    if (state.best_step > 0) {
+      EvalMetrics best;
+      best.after_step = state.best_step;
+      best.loss = state.best_loss;
+      report_.set_best(best);
+    }
     reader_->set_position(state.data_position);
     scaler_.restore(state.loss_scale, state.updates_at_scale);
   }

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <filesystem>
 #include <memory>
+#include <utility>
 
 #include "e2e/cli.h"
 #include "support/free_port.h"
@@ -68,6 +70,58 @@ TEST(ByHand, DataThatOneRankCannotOpenEndsAllAtOnce) {
   EXPECT_NE(results[0].exit_code, 0);
   EXPECT_NE(results[1].exit_code, 0);
   expect_part(results[0].err, "rank 1 (process ");
+}
+
+/// Two checkpoints of one run, and one of another.
+struct Saved {
+  Saved() {
+    for (const auto& [name, decay] : {std::pair("a", "0"), {"b", "0.5"}})
+      EXPECT_EQ(run_command(train({"--steps=2", "--save-every=1", "--save=" + folder.path(name),
+                                   std::string("--weight-decay=") + decay}))
+                    .exit_code,
+                0);
+  }
+  TempFolder folder;
+};
+
+// Ranks may have folders of their own under one name.
+TEST(ByHand, RanksThatReadDifferentCheckpointsAreRefused) {
+  const Saved saved;
+  const std::string a = saved.folder.path("a"), b = saved.folder.path("b");
+  const std::pair<Flags, Flags> cases[] = {{{"--resume=" + a}, {"--resume=" + b}},
+                                           {{"--resume=" + a + "/step-00000001"}, {"--resume=" + a + "/step-00000002"}},
+                                           {{"--init-from=" + a}, {"--init-from=" + b}}};
+  for (const auto& [first, second] : cases)
+    for (const char* strategy : {"--strategy=ddp", "--strategy=fsdp"}) {
+      ByHand job(2);
+      job.start(0, {"--steps=4", strategy, first[0]});
+      job.start(1, {"--steps=4", strategy, second[0]});
+      for (const CommandResult& result : job.wait()) {
+        EXPECT_EQ(result.exit_code, 1) << result.err;
+        expect_part(result.err, ", is not the checkpoint that rank 0 reads: their index.json differ");
+      }
+    }
+  ByHand copies(2);
+  std::filesystem::copy(a, saved.folder.path("copy"), std::filesystem::copy_options::recursive);
+  copies.start(0, {"--steps=4", "--resume=" + a});
+  copies.start(1, {"--steps=4", "--resume=" + saved.folder.path("copy")});
+  for (const CommandResult& result : copies.wait())
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+}
+
+TEST(ByHand, AFolderThatOneRankLacksEndsAllAtOnce) {
+  const Saved saved;
+  for (const char* flag : {"--resume", "--init-from", "--save"})
+    for (const int with : {0, 1}) {
+      ByHand job(2);
+      for (const int rank : {0, 1})
+        job.start(rank, rank == with ? Flags{"--steps=4", flag + ("=" + saved.folder.path("a")), "--overwrite"}
+                                     : Flags{"--steps=4", "--overwrite"});
+      for (const CommandResult& result : job.wait()) {
+        EXPECT_NE(result.exit_code, 0) << result.err;
+        expect_part(result.err, std::string("the ranks differ in ") + flag + ": ");
+      }
+    }
 }
 
 TEST(ByHand, AKilledRankEndsTheOthersAndIsNamedInOneBlock) {

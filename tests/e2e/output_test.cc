@@ -53,6 +53,17 @@ TEST(StandardOutput, AReaderThatGoesEndsTheCommandQuietly) {
   EXPECT_EQ(result.err, "");
 }
 
+// One who watches may go; the run does not.
+TEST(StandardError, AReaderThatGoesDoesNotEndTheRun) {
+  for (const char* nproc : {"--nproc=1", "--nproc=2"}) {
+    const TempFolder folder;
+    const CommandResult result = in_shell(train({"--steps=20", nproc, "--save=" + folder.path("save")}),
+                                          "2>&1 | head -1; exit ${PIPESTATUS[0]}");
+    EXPECT_EQ(result.exit_code, 0) << result.out;
+    EXPECT_TRUE(std::filesystem::exists(folder.path("save/step-00000020"))) << nproc;
+  }
+}
+
 TEST(Metrics, ARunIsAddedAfterTheLast) {
   const TempFolder folder;
   const std::string file = folder.path("m.jsonl");

@@ -71,6 +71,7 @@ const std::vector<Layout>& layouts() {
       {"zero3", 3, {"--strategy=zero3"}},
       {"hybrid", 4, {"--mesh=replicate=2,shard=2", "--strategy=replicate=ddp,shard=fsdp"}},
       {"pipeline", 2, {"--mesh=pp=2", "--strategy=pp=pipeline"}},
+      {"three_stages", 3, {"--mesh=pp=3", "--strategy=pp=pipeline"}},
       {"tensor", 2, {"--mesh=tp=2", "--strategy=tp=tensor"}},
       {"all", 8, {"--mesh=pp=2,dp=2,tp=2", "--strategy=pp=pipeline,dp=fsdp,tp=tensor"}}};
   return all;

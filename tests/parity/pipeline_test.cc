@@ -112,6 +112,20 @@ INSTANTIATE_TEST_SUITE_P(Settings, PipelineBesideDp,
                                            std::vector<std::string>{"--dtype=fp16", "--optimizer=sgd"},
                                            std::vector<std::string>{"--freeze=wte*,h.0.*,wpe*"}, kInterleaved));
 
+// The gradient of a value that enters a stage is read by wte, not by the frozen segment that made the value.
+TEST(Pipeline, GradientsPassAFrozenPositionEmbedding) {
+  const RunResult two = kTwoStages.run(flags({"--freeze=wpe*"}));
+  EXPECT_EQ(first_difference(two, kTwoStages.run(flags({"--freeze=wpe*", "--pipeline.cut=h.0"}))), "");
+  EXPECT_EQ(first_difference(two, kTwoStages.run(flags({"--freeze=wpe*", "--pipeline.schedule=interleaved_1f1b",
+                                                        "--pipeline.virtual-stages=3"}))),
+            "");
+  for (const int stages : {6, 7})
+    EXPECT_EQ(first_difference(
+                  two, MeshRun{"pp=" + std::to_string(stages), "pp=pipeline", stages, 1}.run(flags({"--freeze=wpe*"}))),
+              "")
+        << stages;
+}
+
 TEST(Pipeline, HybridShardingBeside) {
   const RunResult flat = MeshRun{"pp=2,dp=4", "pp=pipeline,dp=ddp", 8, 4}.run(flags({}, 2));
   const MeshRun hybrid{"pp=2,replicate=2,shard=2", "pp=pipeline,replicate=ddp,shard=fsdp", 8, 4};

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "model/gpt2/gpt2.h"
 #include "support/expect_error.h"
 #include "support/paths.h"
 #include "support/temp_folder.h"
@@ -54,6 +55,9 @@ TEST(Gpt2Config, ReadsTheGoldenModel) {
 }
 
 TEST(Gpt2Config, ReadsOptionalKeys) {
+  EXPECT_EQ(read({}).config.initializer_range, 0.02);
+  const Model wide = make_gpt2(read({{"initializer_range", "0.5"}}).config, {.batch = 1, .seq = 1});
+  EXPECT_EQ(wide.parameters[0].initial, (InitialRule{0.0f, 0.5f}));
   const Gpt2Config config = read({{"n_inner", "100"}, {"layer_norm_epsilon", "1e-6"}}).config;
   EXPECT_EQ(config.ffn, 100);
   EXPECT_EQ(config.epsilon, 1e-6);
@@ -94,6 +98,8 @@ TEST(Gpt2Config, WrongValuesAreNamed) {
     }
   }
   expect_error([] { read({{"layer_norm_epsilon", "0"}}); }, {"layer_norm_epsilon"});
+  for (const char* wrong : {"0", "-0.02", "1.5"})
+    expect_error([&] { read({{"initializer_range", wrong}}); }, {"initializer_range", "more than 0 and at most 1"});
   expect_error([] { read({{"layer_norm_epsilon", "\"small\""}}); }, {"layer_norm_epsilon", "not a number"});
   expect_error([] { read({{"resid_pdrop", "\"none\""}}); }, {"resid_pdrop", "not a number"});
   expect_error([] { read({{"tie_word_embeddings", "1"}}); }, {"tie_word_embeddings", "not true or false"});

@@ -156,6 +156,22 @@ TEST_F(HuggingFaceWriter, TheConfigIsThatOfTheModel) {
   }
 }
 
+TEST_F(HuggingFaceWriter, TheConfigKeepsTheTokensThatEndTexts) {
+  const auto written = [](const std::string& tokens) {
+    const TempFolder folder;
+    folder.write("config.json", R"({"model_type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 8, "n_positions": 8,)" +
+                                    tokens + R"("vocab_size": 60000})");
+    return json::parse(find_architecture(folder.path()).architecture->hugging_face_config("float32"));
+  };
+  EXPECT_EQ(written("")["eos_token_id"], 50256);
+  EXPECT_EQ(written("")["bos_token_id"], 50256);
+  const json given = written(R"("bos_token_id": null, "eos_token_id": [5, 59999],)");
+  EXPECT_EQ(given["bos_token_id"], nullptr);
+  EXPECT_EQ(given["eos_token_id"], json({5, 59999}));
+  for (const char* wrong : {"60000", "-1", "\"x\"", "[[1]]", "1.5"})
+    EXPECT_EQ(written(R"("eos_token_id": )" + std::string(wrong) + ",")["eos_token_id"], 50256) << wrong;
+}
+
 TEST(HuggingFace, HasNoPerceptrons) {
   const TempFolder folder;
   const auto mlp = find_architecture("mlp:4,8,3").architecture;

@@ -49,6 +49,15 @@ TEST(TokenSource, TextFile) {
   expect_part(source->description(), "corpus.txt: text, bytes are the tokens (8 tokens)");
 }
 
+TEST(TokenSource, TextInUtf16IsRefused) {
+  using namespace std::string_literals;
+  const TempFolder folder;
+  for (const std::string& text : {"\xff\xfeT\0o\0"s, "\xfe\xff\0T\0o"s})
+    expect_error([&] { open_tokens(folder.write("corpus.txt", text), 50257); },
+                 {"corpus.txt is text in UTF-16; save it as UTF-8"});
+  EXPECT_EQ(all_tokens(*open_tokens(folder.write("tokens.bin", "\xfe\xff\1\0"s), 65536))[0], 65534);
+}
+
 TEST(TokenSource, LlmcFile) {
   const TempFolder folder;
   const std::vector<uint16_t> tokens = {0, 1, 50256, 7};

@@ -28,21 +28,25 @@
 namespace tessera::host {
 namespace {
 
-constexpr InitialRule kZero = {0.0f, 0.0f}, kOne = {1.0f, 0.0f}, kWeight = {0.0f, 0.02f};
+constexpr InitialRule kZero = {0.0f, 0.0f}, kOne = {1.0f, 0.0f};
 
 /// The parameters of a block, and the ops that use them.
 class Gpt2Builder {
  public:
   Gpt2Builder(const Gpt2Config& config, const BatchShape& shape)
-      : config_(config), shape_(shape), builder_(shape), residual_{0.0f, residual_deviation(config.num_layers)} {}
+      : config_(config),
+        shape_(shape),
+        builder_(shape),
+        weight_{0.0f, static_cast<float>(config.initializer_range)},
+        residual_{0.0f, weight_.standard_deviation / std::sqrt(2.0f * static_cast<float>(config.num_layers))} {}
 
   Model build() {
     const int tokens = builder_.input("tokens", TSR_I32);
     const int targets = builder_.input("targets", TSR_I32);
     builder_.unit("wte");
-    const int wte = builder_.parameter("wte.weight", {make_dim(TSR_DIM_VOCAB, config_.vocab), embed_}, kWeight);
+    const int wte = builder_.parameter("wte.weight", {make_dim(TSR_DIM_VOCAB, config_.vocab), embed_}, weight_);
     builder_.unit("wpe");
-    const int wpe = builder_.parameter("wpe.weight", {make_dim(TSR_DIM_POSITIONS, config_.positions), embed_}, kWeight);
+    const int wpe = builder_.parameter("wpe.weight", {make_dim(TSR_DIM_POSITIONS, config_.positions), embed_}, weight_);
     const int embedded = apply({"wte", TSR_OP_TOKEN_EMBEDDING, {wte}, {tokens}, {}, {"wte.out"}});
     int x = apply({"wpe", TSR_OP_POSITION_EMBEDDING, {wpe}, {embedded}, {}, {"h.0.x"}});
     for (int b = 0; b < config_.num_layers; ++b)
@@ -58,9 +62,6 @@ class Gpt2Builder {
  private:
   using Attributes = std::vector<std::pair<int, double>>;
 
-  static float residual_deviation(int64_t num_layers) {
-    return kWeight.standard_deviation / std::sqrt(2.0f * static_cast<float>(num_layers));
-  }
   Attributes epsilon() const { return {{TSR_ATTR_EPSILON, config_.epsilon}}; }
   int apply(const OpCall& call) { return builder_.apply(call)[0]; }
 
@@ -86,10 +87,10 @@ class Gpt2Builder {
     const tsr_dim heads = make_dim(TSR_DIM_HEADS, config_.embed, 1, head_dim);
 
     const auto ln_1 = norm_parameters(named("ln_1"));
-    const auto attn = linear_parameters(named("attn.c_attn"), embed_, qkv3, kWeight);
+    const auto attn = linear_parameters(named("attn.c_attn"), embed_, qkv3, weight_);
     const auto proj = linear_parameters(named("attn.c_proj"), heads, embed_, residual_);
     const auto ln_2 = norm_parameters(named("ln_2"));
-    const auto fc = linear_parameters(named("mlp.c_fc"), embed_, ffn, kWeight);
+    const auto fc = linear_parameters(named("mlp.c_fc"), embed_, ffn, weight_);
     const auto fc_proj = linear_parameters(named("mlp.c_proj"), ffn, embed_, residual_);
 
     const int norm_1 = apply({named("ln_1"), TSR_OP_LAYER_NORM, ln_1, {x}, epsilon(), {named("norm_1")}});
@@ -112,7 +113,7 @@ class Gpt2Builder {
   const BatchShape& shape_;
   ModelBuilder builder_;
   const tsr_dim embed_ = make_dim(TSR_DIM_EMBED, config_.embed);
-  const InitialRule residual_;  // of the projections into the residual stream
+  const InitialRule weight_, residual_;  // the latter of the projections into the residual stream
 };
 
 }  // namespace

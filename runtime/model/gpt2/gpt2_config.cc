@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
 
 #include "base/concat.h"
 
@@ -56,6 +58,14 @@ double read_epsilon(const ConfigFile& file) {
   return epsilon;
 }
 
+double read_initializer_range(const ConfigFile& file) {
+  const double deviation = file.number("initializer_range", Gpt2Config().initializer_range);
+  if (!(deviation > 0) || !(deviation <= 1))
+    file.refuse(TSR_E_INVALID_ARGUMENT, "initializer_range", "is ", deviation,
+                "; it must be more than 0 and at most 1");
+  return deviation;
+}
+
 std::vector<std::string> read_dropouts(const ConfigFile& file) {
   std::vector<std::string> dropouts;
   for (const char* key : kDropouts) {
@@ -99,6 +109,9 @@ Gpt2ConfigFile read_gpt2_config(const ConfigFile& file) {
   config.ffn = file.has("n_inner") ? file.extent("n_inner", kMaxExtent) : 4 * config.embed;
   config.epsilon = read_epsilon(file);
   config.activation = read_activation(file);
+  config.initializer_range = read_initializer_range(file);
+  config.bos_token = file.tokens("bos_token_id", config.vocab);
+  config.eos_token = file.tokens("eos_token_id", config.vocab);
   if (config.embed % config.num_heads != 0) {
     file.refuse(TSR_E_INVALID_ARGUMENT, "n_embd", "is ", config.embed, ", which ", config.num_heads,
                 " heads (\"n_head\") do not divide");
@@ -121,13 +134,14 @@ std::string write_gpt2_config(const Gpt2Config& config, const std::string& torch
       {"vocab_size", config.vocab},
       {"activation_function", config.activation == TSR_ACTIVATION_RELU ? "relu" : "gelu_new"},
       {"layer_norm_epsilon", config.epsilon},
+      {"initializer_range", config.initializer_range},
       {"tie_word_embeddings", true}};
   for (const char* dropout : kDropouts)
     json[dropout] = 0.0;
-  // Those of GPT-2's own vocabulary; transformers' defaults, which would be beyond a smaller one.
-  const bool has_end = config.vocab > kEndOfText;
-  for (const char* key : {"bos_token_id", "eos_token_id"})
-    json[key] = has_end ? nlohmann::ordered_json(kEndOfText) : nlohmann::ordered_json();
+  // Without one that of GPT-2's own vocabulary: transformers' default, which would be beyond a smaller one.
+  const std::string usual = config.vocab > kEndOfText ? std::to_string(kEndOfText) : "null";
+  for (const auto& [key, token] : {std::pair("bos_token_id", config.bos_token), {"eos_token_id", config.eos_token}})
+    json[key] = nlohmann::ordered_json::parse(token.empty() ? usual : token);
   return json.dump(2) + "\n";
 }
 

@@ -22,6 +22,9 @@ struct Gpt2Config {
   int64_t ffn = 0;                            ///< width of the MLP's hidden layer
   double epsilon = 1e-5;                      ///< of the layer norms
   int activation = TSR_ACTIVATION_GELU_TANH;  ///< of the hidden layer
+  double initializer_range = 0.02;            ///< standard deviation of initial weights
+  /// Tokens that begin and end texts, as JSON, for those who generate; empty: GPT-2's, if the vocabulary has it.
+  std::string bos_token = {}, eos_token = {};
 
   bool operator==(const Gpt2Config&) const = default;
 };

@@ -155,6 +155,11 @@ double Costs::collective_seconds(const Program& program, const Action& action) c
   return sent > 0 ? sent / *rates_.link_bytes_per_second : 0;
 }
 
+bool Costs::is_measured(const OpRate& op) const {
+  if (by_op_.contains(op.op) || amount_of(op) == 0) return true;
+  return op.op.ends_with(kOnHost) && by_op_.contains(op.op.substr(0, op.op.size() - kOnHost.size()));
+}
+
 double Costs::op_seconds(const OpRate& op) const {
   const auto found = exact_.find({op.op, op.shape});
   if (found != exact_.end()) return found->second->seconds;

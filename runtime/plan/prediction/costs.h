@@ -25,6 +25,8 @@ class Costs {
   /// for each operation (or byte, where it has no products) as the nearest that was. Throws INVALID_ARGUMENT for a
   /// program that uses copies, files or links when their rates are not known.
   double seconds(const Program& program, const Action& action) const;
+  /// False for an op that was not measured in any shape: its seconds are by the average rate of the others.
+  bool is_measured(const OpRate& op) const;
   /// The share of its speed that work keeps while all of `running` is at work on the same rank.
   double speed(Resource resource, const ResourceSet& running) const;
 

@@ -7,8 +7,11 @@
 
 #include "plan/prediction/step_cost.h"
 
+#include <set>
+
 #include "config/text_values.h"
 #include "plan/format.h"
+#include "rates/op_rate.h"
 #include "rates/quick_rates.h"
 #include "tessera/error.hpp"
 
@@ -25,6 +28,30 @@ std::string threads_text(int num_threads) {
 std::string rate_text(double per_second, const char* unit) {
   const bool is_tera = per_second >= 1e12;
   return format("%.3g ", per_second * (is_tera ? 1e-12 : 1e-9)) + (is_tera ? "T" : "G") + unit;
+}
+
+/// What a step computes by ops that the rates do not have: an average rate says little of them.
+void warn_of_unmeasured(const JobPlan& planned, const Costs& costs, const std::string& rates_file) {
+  const Program& step = planned.programs().of(0).steps[0];
+  std::set<std::string> unknown;
+  double all_seconds = 0, unknown_seconds = 0;
+  for (const Action& action : step.actions) {
+    const Resource resource = resource_of(step, action);
+    if (resource != Resource::compute && resource != Resource::host) continue;
+    const OpRate op = unmeasured(step, action);
+    const double seconds = costs.seconds(step, action);
+    all_seconds += seconds;
+    if (costs.is_measured(op)) continue;
+    unknown_seconds += seconds;
+    unknown.insert(op.op);
+  }
+  if (unknown.empty() || all_seconds <= 0) return;
+  planned.log().warning("--rates ", rates_file, " has no time of ", unknown.size(),
+                        unknown.size() == 1 ? " op of the step (" : " ops of the step (", *unknown.begin(),
+                        unknown.size() == 1 ? ")" : " and others)", ", which take ",
+                        format("%.0f %%", 100 * unknown_seconds / all_seconds),
+                        " of its compute by an average rate of the other ops; run tessera bench rates with the flags "
+                        "of this job");
 }
 
 }  // namespace
@@ -47,6 +74,7 @@ StepCost::StepCost(const JobPlan& planned, const std::string& rates_file) {
   if (num_threads > 0 && num_threads != rates_->num_threads)
     planned.log().warning("--rates ", rates_file, " was measured with ", threads_text(rates_->num_threads),
                           ", not with --threads ", num_threads, "; the prediction is for the former");
+  warn_of_unmeasured(planned, *costs_, rates_file);
   source_ = concat("by ", rates_file, " (measured ", printable(rates_->measured), ", ",
                    threads_text(rates_->num_threads), ")");
 }

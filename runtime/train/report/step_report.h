@@ -53,6 +53,8 @@ class StepReport {
   /// Times and rates in a line are means over the steps since the previous line. Warns when the step was skipped.
   void after_step(const StepMetrics& step, const LossScaler& scaler);
   void after_evaluation(const EvalMetrics& result);
+  /// Of the run that this one resumes.
+  void set_best(const EvalMetrics& earlier) { best_ = earlier; }
   /// Logs the last step if it has no line yet, and removes the live line; if a step throws, the destructor does so.
   void end();
 
