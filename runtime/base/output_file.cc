@@ -17,7 +17,7 @@
 #include <fstream>
 
 #include "base/concat.h"
-#include "base/without_sigpipe.h"
+#include "base/terminal.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {

@@ -13,8 +13,6 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "base/without_sigpipe.h"
-
 namespace tessera::host {
 namespace {
 

@@ -1,6 +1,8 @@
-// Standard error as a terminal: what it can show, and writes that other processes cannot split.
+// Standard error as a terminal: what it can show, and writes that other processes cannot split, nor readers end.
 #pragma once
 
+#include <csignal>
+#include <ctime>
 #include <string>
 #include <string_view>
 
@@ -31,5 +33,26 @@ std::string progress_bar(double fraction, int num_columns, const Terminal& termi
 std::string first_columns(std::string_view text, int num_columns);
 /// Characters of UTF-8 text.
 int num_columns_of(std::string_view text);
+
+/// A closed reader makes this thread's write fail with EPIPE, instead of killing the process silently with SIGPIPE.
+class WithoutSigpipe {
+ public:
+  WithoutSigpipe() {
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~WithoutSigpipe() {
+    constexpr timespec kNow = {0, 0};
+    // Consumes the pending signal, unless the caller had blocked it and may be waiting for it.
+    if (!sigismember(&before_, SIGPIPE)) ::sigtimedwait(&pipe_, nullptr, &kNow);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  WithoutSigpipe(const WithoutSigpipe&) = delete;
+  WithoutSigpipe& operator=(const WithoutSigpipe&) = delete;
+
+ private:
+  sigset_t pipe_, before_;
+};
 
 }  // namespace tessera::host
