@@ -1,7 +1,9 @@
 // Text for people: lines made of parts, escaping for terminals, sizes, lists of ranks.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <cstdio>
 #include <span>
 #include <sstream>
 #include <string>
@@ -15,6 +17,14 @@ std::string concat(const Parts&... parts) {
   std::ostringstream out;
   (out << ... << parts);
   return std::move(out).str();
+}
+
+/// Like printf, up to 255 characters.
+template <class... Args>
+std::string format(const char* pattern, Args... args) {
+  std::array<char, 256> text;
+  std::snprintf(text.data(), text.size(), pattern, args...);
+  return text.data();
 }
 
 /// `text` made safe for a terminal; for text that may come from files, arguments or plugins. UTF-8 stays; control

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "base/concat.h"
-#include "base/format.h"
 #include "plan/memory_report.h"
 
 namespace tessera::host {

@@ -17,7 +17,6 @@
 #include <cmath>
 
 #include "base/concat.h"
-#include "base/format.h"
 #include "tessera/error.hpp"
 #include "trace/summary_text.h"
 

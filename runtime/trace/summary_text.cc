@@ -20,7 +20,6 @@
 #include <algorithm>
 
 #include "base/concat.h"
-#include "base/format.h"
 
 namespace tessera::host {
 namespace {

@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "base/concat.h"
-#include "base/format.h"
 
 namespace tessera::host {
 namespace {
