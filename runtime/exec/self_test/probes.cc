@@ -1,17 +1,23 @@
 #include "exec/self_test/probes.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numeric>
 
+#include "base/concat.h"
 #include "tessera/canonical_sum.hpp"
+#include "tessera/collective.hpp"
+#include "tessera/half.hpp"
 
 namespace tessera::host {
 namespace {
 
 constexpr float kUndefined = std::numeric_limits<float>::quiet_NaN();
-constexpr float kEdge = -7, kUnset = -9;  // numbers of members are above 0
+constexpr float kEdge = kProbeEdge, kUnset = -9;  // numbers of members are above 0
+constexpr uint64_t kPeriod = 12;                  // of numbers that 16 bits hold
 
 /// A whole number with so few bits that the sum over thousands of members is exact.
 float number(int member, uint64_t element) {
@@ -148,16 +154,34 @@ Probe message(bool is_send, int member, int peer) {
   return probe;
 }
 
+/// Between 1 and 16, with all bits of a mantissa in use.
+float drawn(int member, uint64_t element) {
+  uint64_t bits = ((static_cast<uint64_t>(member) << 32) | element) + 1;  // splitmix64 (Steele et al. 2014)
+  for (const uint64_t factor : {0xbf58476d1ce4e5b9u, 0x94d049bb133111ebu})
+    bits = (bits ^ (bits >> 30)) * factor;
+  return std::ldexp(1 + static_cast<float>(bits >> 41) * 0x1p-23f, static_cast<int>(bits & 3));
+}
+
+/// Numbers in that dtype, as the float32 of a block that have these bytes.
+std::vector<float> packed(const std::vector<float>& numbers, tsr_dtype dtype) {
+  if (dtype == TSR_F32) return numbers;
+  std::vector<uint16_t> narrow(numbers.size() + numbers.size() % 2);
+  for (size_t i = 0; i < numbers.size(); ++i)
+    narrow[i] = dtype == TSR_BF16 ? float_to_bf16(numbers[i]) : float_to_f16(numbers[i]);
+  std::vector<float> block(narrow.size() / 2);
+  std::memcpy(block.data(), narrow.data(), narrow.size() * sizeof(uint16_t));
+  return block;
+}
+
 }  // namespace
 
-Probe sum_probe(int member, int num_members, bool sends, bool exchanges) {
-  constexpr uint64_t kNumElements = 10;
+// Mantissas are full and as if drawn, so that in every other order about each second sum is rounded otherwise.
+Probe sum_probe(int member, int num_members, bool sends, bool exchanges, bool is_canonical) {
+  constexpr uint64_t kNumElements = kSumEnd - kSumFirst, kNumWhole = kSumSends - kSumFirst;
   const auto numbers_of = [](int m) {
     std::array<float, kNumElements> numbers{};
-    const auto scaled = static_cast<float>(m % 97);
     for (uint64_t i = 0; i < kNumElements; ++i)
-      numbers[i] = i < kSumSends ? (scaled + 1) * static_cast<float>(i + 1)
-                                 : std::ldexp(1 + scaled / 97, (m * 7 + static_cast<int>(i)) % 24);
+      numbers[i] = i < kNumWhole ? static_cast<float>(m % 97 + 1) * static_cast<float>(i + 1) : drawn(m, i);
     return numbers;
   };
   std::vector<std::array<float, kNumElements>> all;
@@ -168,16 +192,15 @@ Probe sum_probe(int member, int num_members, bool sends, bool exchanges) {
     operands.push_back(one.data());
   std::vector<float> sum(kNumElements);
   reduce_range(TSR_F32, TSR_REDUCE_SUM, operands, sum.data(), kNumElements);
-  sum[kSumSends] = sum[kSumExchanges] = kUndefined;
 
   Probe probe = make(TSR_COLL_ALL_REDUCE, "all_reduce", kNumElements);
   probe.collective.reduce = TSR_REDUCE_SUM;
-  std::vector<float> own(all[static_cast<size_t>(member)].begin(), all[static_cast<size_t>(member)].end());
-  own[kSumSends] = sends ? 1 : 0;
-  own[kSumExchanges] = exchanges ? 1 : 0;
-  probe.before = own;
-  probe.after = sum;
-  probe.send = probe.recv = 0;
+  const auto& own = all[static_cast<size_t>(member)];
+  probe.send = probe.recv = add_range(probe, {own.begin(), own.end()}, sum);
+  probe.before[kSumSends] = sends ? 1 : 0;
+  probe.before[kSumExchanges] = exchanges ? 1 : 0;
+  probe.after[kSumSends] = probe.after[kSumExchanges] = kUndefined;
+  if (!is_canonical) std::fill(probe.after.begin() + kSumFirstOrdered, probe.after.begin() + kSumEnd, kUndefined);
   return probe;
 }
 
@@ -198,9 +221,43 @@ Probe integer_sum_probe(int member, int num_members) {
   Probe probe = make(TSR_COLL_ALL_REDUCE, "all_reduce of int64", kNumElements);
   probe.collective.dtype = TSR_I64;
   probe.collective.reduce = TSR_REDUCE_SUM;
-  probe.before = bits_of(count(member));
-  probe.after = bits_of(counts);
-  probe.send = probe.recv = 0;
+  probe.before = probe.after = {kEdge, kEdge};  // as wide as an element
+  probe.send = probe.recv = add_range(probe, bits_of(count(member)), bits_of(counts));
+  return probe;
+}
+
+// Members but the first and the last give zeros (ones to a product, the middle of both to MIN and MAX), so that 16 bits
+// hold every result of any number of members.
+Probe reduction_probe(const Reduction& reduction, int member, int num_members) {
+  const auto [kind, dtype, reduce] = reduction;
+  const auto given = [&](int m, uint64_t i) {
+    const auto first = static_cast<float>(i + 1), last = static_cast<float>(2 * i + 4);
+    if (m == 0) return first;
+    if (m == num_members - 1) return last;
+    return reduce == TSR_REDUCE_MIN || reduce == TSR_REDUCE_MAX ? (first + last) / 2 : 0.0f;
+  };
+  const auto reduced = [&](uint64_t i) {
+    const auto first = static_cast<float>(i + 1), last = static_cast<float>(2 * i + 4);
+    if (reduce == TSR_REDUCE_MIN) return first;
+    if (reduce == TSR_REDUCE_MAX) return last;
+    return reduce == TSR_REDUCE_AVG ? (first + last) / static_cast<float>(num_members) : first + last;
+  };
+  const bool scatters = kind == TSR_COLL_REDUCE_SCATTER;
+  const uint64_t part = 4, total = scatters ? part * static_cast<uint64_t>(num_members) : part;
+  const uint64_t begin = scatters ? part * static_cast<uint64_t>(member) : 0;
+  std::vector<float> before, after;
+  for (uint64_t i = 0; i < total; ++i)
+    before.push_back(given(member, i % kPeriod));
+  for (uint64_t i = begin; i < begin + part; ++i)
+    after.push_back(reduced(i % kPeriod));
+  Probe probe = make(kind, scatters ? "reduce_scatter" : "all_reduce", part);
+  probe.name += concat(" (", reduce_name(reduce), " of ", dtype_name(dtype), ", not in place)");
+  probe.collective.dtype = dtype;
+  probe.collective.reduce = reduce;
+  if (reduce == TSR_REDUCE_AVG) probe.tolerance = 1e-5f;  // a product by 1 / n is one
+  const std::vector<float> sent = packed(before, dtype), received = packed(after, dtype);
+  probe.send = add_range(probe, sent, sent);
+  probe.recv = add_range(probe, std::vector<float>(received.size(), kUnset), received);
   return probe;
 }
 
