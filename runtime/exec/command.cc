@@ -76,6 +76,8 @@ tsr_status StrategyCall::run(void* self, tsr_error* err) noexcept {
   try {
     const auto call = c.strategy->interface->call;
     const tsr_status status = enter(call, c.strategy->instance, &c.call, err);
+    if (status < TSR_OK && err && err->message[0] == '\0')
+      throw Error(status, concat(call_text(address_of(call)), " failed with status ", status, " and gave no message"));
     if (status <= TSR_OK) return status;
     throw Error(TSR_E_INTERNAL, concat(call_text(address_of(call)), " returned ", status,
                                        "; only TSR_OK and errors, which are negative, end a CALL"));

@@ -198,7 +198,12 @@ std::string cause_text(const RankEnd& end) {
 std::string failure_block(std::span<const RankEnd> ends) {
   const RankEnd& cause = ends[static_cast<size_t>(first_cause(ends))];
   const int64_t step = last_step(ends);
-  std::string text = concat("the job failed ", step ? concat("after step ", step) : "before step 1 was done",
+  const bool is_known =
+      step > 0 || std::ranges::any_of(ends, [](const RankEnd& end) { return end.failure.has_value(); });
+  std::string text = concat("the job failed",
+                            step > 0   ? concat(" after step ", step)
+                            : is_known ? " before step 1 was done"
+                                       : "",
                             "\n  cause:        ", rank_name(cause.who), ": ", cause_text(cause));
   std::vector<int> same, more, told, ended;
   size_t num_lines = 0;

@@ -50,6 +50,7 @@ struct Candidate {
   RangeSet touched;
   RangeSet touched_by_visit;  // by the last one
   bool is_left_out = false;
+  bool is_scattered = false;  // a sum left each rank its slice of it, in place
   std::optional<int> unit;
 };
 
@@ -78,8 +79,12 @@ class ItemFinder {
  private:
   void add(Candidate& candidate, const Action& action, uint32_t visit, const Binding& access) {
     const uint64_t end = access.offset + access.num_elements;
-    const bool is_written_again = access.mode == TSR_MODE_WRITE && access.num_elements > 0 &&
-                                  !candidate.item.buffer->persistent && !candidate.touched.disjoint(access.offset, end);
+    // On a rank whose slice is empty, or all there is, too: a policy sees the same items on all ranks.
+    const bool is_gathered_again = action.kind == TSR_ACTION_ALL_GATHER && candidate.is_scattered;
+    candidate.is_scattered |= action.kind == TSR_ACTION_REDUCE_SCATTER && access.mode == TSR_MODE_ADD;
+    const bool is_written_again =
+        is_gathered_again || (access.mode == TSR_MODE_WRITE && access.num_elements > 0 &&
+                              !candidate.item.buffer->persistent && !candidate.touched.disjoint(access.offset, end));
     candidate.touched.add(access.offset, end);
     candidate.is_left_out |= is_written_again || is_movement(program_, action) || access.num_elements == 0;
     const int unit = visits_[visit].unit;

@@ -49,14 +49,17 @@ std::string copy_text(tsr_str text, const char* what) {
   return copy;
 }
 
+constexpr size_t kMostNameBytes = 64;
+
 // Names are used in flags and file names.
 std::string copy_name(tsr_str text, const char* what) {
   std::string name = copy_text(text, what);
-  const bool is_valid = !name.empty() && name.size() <= 64 &&
+  const bool is_valid = !name.empty() && name.size() <= kMostNameBytes &&
                         std::all_of(name.begin(), name.end(),
                                     [](unsigned char c) { return std::islower(c) || std::isdigit(c) || c == '-'; });
   if (!is_valid)
-    refuse(concat("has the ", what, " '", name, "'; only lower-case letters, digits and dashes are allowed"));
+    refuse(concat("has the ", what, " '", name, "'; only lower-case letters, digits and dashes are allowed, at most ",
+                  kMostNameBytes, " of them"));
   return name;
 }
 
@@ -77,9 +80,8 @@ PluginOption copy_option(const tsr_option& given) {
   option.name = copy_name(given.name, "option name");
   option.default_value = copy_text(given.default_value, "option default");
   option.help = copy_text(given.help, "option help");
-  option.min = given.min;
-  option.max = given.max;
   option.type = given.type;
+  if (given.type == TSR_OPTION_INT || given.type == TSR_OPTION_FLOAT) option.min = given.min, option.max = given.max;
   option.is_per_rank = (given.flags & TSR_OPTION_PER_RANK) != 0;
   const std::string choices = copy_text(given.choices, "option choices");
   if (!choices.empty())

@@ -187,7 +187,11 @@ LoadedPlugin query(Query* entry, const std::string& path, const Log& log, const 
   know_functions(path, {&getter, 1});
   step("its function get_interface");
   const void* const table = enter(factory->get_interface, str(interface_id(plugin.kind)));
+  const void* const of_no_id = enter(factory->get_interface, str("org.tessera.no-interface"));
   refuse_changes("its function get_interface");
+  if (of_no_id)
+    throw UsageError("returned an interface for an id that it does not have; get_interface returns NULL for those",
+                     TSR_E_ABI);
   read_tables([&] { plugin.interface = checked_interface(table, plugin.kind); });
   return plugin;
 }

@@ -102,6 +102,23 @@ void require_claimed(const CommunicatorClaims& claims, const Program& program, c
     require(std::ranges::count(claims.dtypes, needed.dtype) > 0, dtype_name(needed.dtype));
 }
 
+/// No algorithm needs more than a few copies of what all ranks have together.
+void check_workspace(const tsr_communicator_interface& communicator, const tsr_collective& collective, int num_ranks,
+                     uint64_t num_bytes, const Action& action) {
+  constexpr uint64_t kFree = uint64_t{1} << 30, kCopies = 16;
+  uint64_t num_elements = collective.num_elements;
+  for (int i = 0; collective.counts && i < num_ranks; ++i)
+    num_elements += collective.counts[i];
+  for (uint64_t i = 0; i < collective.num_transfers; ++i)
+    num_elements += collective.transfers[i].num_elements;
+  const auto ranks = static_cast<uint64_t>(num_ranks);
+  const uint64_t most = kFree + kCopies * ranks * TSR_NUM_BYTES(collective.dtype, num_elements);
+  if (num_bytes > most)
+    throw Error(TSR_E_INTERNAL, concat(call_text(address_of(communicator.describe)), " returned ", num_bytes,
+                                       " bytes of workspace for ", action_name(action.kind), " of ", num_elements,
+                                       " elements over ", num_ranks, " ranks; the limit is ", most));
+}
+
 }  // namespace
 
 DescribeCollective describe_with(const tsr_communicator_interface* communicator, CommunicatorClaims claims) {
@@ -111,6 +128,7 @@ DescribeCollective describe_with(const tsr_communicator_interface* communicator,
     const tsr_collective collective = collective_of(program, action);
     uint64_t num_bytes = 0;
     call(communicator->describe, &collective, num_ranks, &num_bytes);
+    check_workspace(*communicator, collective, num_ranks, num_bytes, action);
     return num_bytes;
   };
 }

@@ -72,13 +72,17 @@ TEST(SelfTest, FindsACommunicatorWhoseCollectivesAreWrong) {
     std::string fault, strategy, sentence;
   };
   const Case cases[] = {
-      {"result-integers", "ddp", "gave a wrong sum of int64 over 2 ranks"},
+      {"result-integers", "ddp", "gave a wrong result of all_reduce of int64 over 2 ranks"},
+      {"result-beside", "ddp", "wrote beside the memory of all_reduce over 2 ranks"},
+      {"result-aside", "ddp",
+       "gave -9 instead of 5 as number 6 of the memory of all_reduce (sum of f32, not in place) "},
+      {"result-rounded", "ddp", " as a sum in the order of the canonical tree, which it claims, over 2 ranks"},
       {"result-order", "fsdp", "gave 17 instead of 8 as number 1 of the memory of all_gather over 2 ranks"},
-      {"result-range", "fsdp", "gave 0 instead of -7 as number 4 of the memory of all_gather over 2 ranks"},
+      {"result-range", "fsdp", "wrote beside the memory of all_gather over 2 ranks"},
       {"result-own-part", "fsdp", "gave 0 instead of 8 as number 1 of the memory of all_gather over 2 ranks"},
       {"result-own-part", "pipeline", " as number 1 of the memory of recv over 2 ranks"},
       {"result-order", "routing", " of the memory of all_to_all over 2 ranks"},
-      {"result-range", "routing", " instead of -7 as number "},
+      {"result-range", "routing", "wrote beside the memory of all_to_all over 2 ranks"},
   };
   for (const std::string comm : {"hostile", "hostile-gloo"})
     for (const Case& c : cases) {
@@ -88,6 +92,16 @@ TEST(SelfTest, FindsACommunicatorWhoseCollectivesAreWrong) {
       expect_refused(result, c.sentence, 1);
       expect_refused(result, ", and reported no error; use another --comm", 1);
     }
+}
+
+TEST(SelfTest, FindsReductionsThatAreWrong) {
+  for (const std::string comm : {"hostile", "hostile-gloo"}) {
+    expect_refused(run("result-averages", {"--comm=" + comm, "--strategy=local-sgd", "--local-sgd.every=2",
+                                           "--plugin-dir=" + binary_dir("tests/mutation_strategies")}),
+                   "gave 5 instead of 2.5 as number 6 of the memory of all_reduce (avg of f32, not in place)", 1);
+    expect_refused(run("result-narrow", {"--comm=" + comm, "--strategy=ddp", "--dtype=bf16", "--reduce-dtype=bf16"}),
+                   "gave a wrong result of all_reduce (sum of bf16, not in place)", 1);
+  }
 }
 
 TEST(SelfTest, LeavesARightCommunicatorAlone) {

@@ -225,6 +225,15 @@ static tsr_status spoil(void* user, tsr_error* err) {
   if (is_fault("result", "range")) result.numbers[result.num_elements] = 0;
   return TSR_OK;
 }
+static tsr_status spoil_all_reduce(void* user, tsr_error* err) {
+  (void)err;
+  const Result result = *(const Result*)user;
+  free(user);
+  if (is_fault("result", "beside")) result.numbers[result.num_elements] = 0;
+  if (is_fault("result", "rounded")) result.numbers[result.num_elements - 1] *= 1 + 1e-7f;
+  if (is_fault("result", "narrow")) *(uint16_t*)result.numbers = 0;
+  return TSR_OK;
+}
 static tsr_status spoil_integer(void* user, tsr_error* err) {
   (void)err;
   ++*(int64_t*)user;
@@ -255,9 +264,21 @@ static tsr_status submit_spoilt(tsr_comm* comm, const tsr_collective* collective
   tsr_collective changed = *collective;
   const int sends = changed.kind == TSR_COLL_ALL_GATHER || changed.kind == TSR_COLL_SEND;
   if (is_fault("result", "own-part") && sends) changed.send = kZeros;
+  const int is_all_reduce = changed.kind == TSR_COLL_ALL_REDUCE;
+  if (is_fault("result", "averages") && changed.reduce == TSR_REDUCE_AVG) changed.reduce = TSR_REDUCE_SUM;
+  if (is_fault("result", "aside") && is_all_reduce && changed.send != changed.recv) return TSR_OK;
   const tsr_status status = inner.submit(comm, &changed, err);
   if (status == TSR_OK && is_fault("result", "integers") && changed.dtype == TSR_I64)
     return device->host_function(changed.stream, spoil_integer, changed.recv, err);
+  const tsr_dtype spoilt = is_fault("result", "narrow") ? TSR_BF16 : TSR_F32;
+  const int spoils = is_fault("result", "beside") || is_fault("result", "rounded") || is_fault("result", "narrow");
+  if (status == TSR_OK && spoils && is_all_reduce && changed.dtype == spoilt) {
+    Result* sum = malloc(sizeof *sum);
+    if (!sum) abort();
+    sum->numbers = changed.recv;
+    sum->num_elements = changed.num_elements;
+    return device->host_function(changed.stream, spoil_all_reduce, sum, err);
+  }
   const int gives = changed.kind == TSR_COLL_ALL_GATHER || changed.kind == TSR_COLL_ALL_TO_ALL;
   if (status != TSR_OK || !gives || is_fault("result", "own-part")) return status;
   Result* result = malloc(sizeof *result);
