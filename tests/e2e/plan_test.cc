@@ -29,7 +29,7 @@ void expect_all(const std::string& text, const std::vector<std::string>& parts) 
 TEST(Plan, ShowsMemoryPeakTimelineAndTraffic) {
   const CommandResult result = plan({"--nproc=3", "--rank=2"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  expect_all(result.out, {"rank 2 of 3, for the 3 ranks that do the same (0, 1, 2)", "between steps", "parameters",
+  expect_all(result.out, {"rank 2 of 3, for the 3 ranks that do the same (0 to 2)", "between steps", "parameters",
                           "gradients", "optimizer", "arena", "waste", "the peak is in step at rank 2 #", "forward",
                           "backward", "optimizer", "MiB |", "comm.dp.gradient", "2 (n-1)/n of each"});
 }

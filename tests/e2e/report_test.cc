@@ -163,7 +163,7 @@ TEST(Report, RefusesWhatIsNotARecord) {
   expect_message(run_command(tessera({"report", folder.path()})), 2, {"has no metrics.jsonl that tessera wrote"});
   folder.write("metrics.jsonl", "something else");
   expect_message(run_command(tessera({"report", folder.path()})), 2, {"has no metrics.jsonl that tessera wrote"});
-  expect_message(run_command(tessera({"report"})), 2, {"a word is missing"});
+  expect_message(run_command(tessera({"report"})), 2, {"an argument is missing"});
 }
 
 /// Those that a system may have.

@@ -66,12 +66,12 @@ const Fault kComputeFaults[] = {
      "segment wpe mb=0: its forward runs 2 times where the model needs it once: rank 0 #2 compute forward wpe mb=0, "
      "rank 0 #"},
     {"runs_never", "one", 0, [](Program& p) { remove(p, TSR_ACTION_BACKWARD, "wte", 1); },
-     "segment wte mb=1: nothing runs its backward by its parameters, which the model needs once"},
+     "segment wte mb=1: nothing runs its backward for its parameters, which the model needs once"},
     {"runs_for_nothing", "frozen", 0,
      [](Program& p) {
        insert(p, index_of(p, TSR_ACTION_CLIP, "squares"), TSR_ACTION_BACKWARD_INPUT, segment_of(p, "h.0.qkv"));
      },
-     "segment h.0.qkv mb=0: its backward by its inputs runs 1 times where the model needs it not at all"},
+     "segment h.0.qkv mb=0: its backward for its inputs runs 1 times where the model needs it not at all"},
     {"loss_runs_twice", "one", 0,
      [](Program& p) { insert(p, index_of(p, TSR_ACTION_CLIP, "squares"), TSR_ACTION_LOSS, segment_of(p, "loss")); },
      "segment loss mb=0: its loss runs 2 times where the model needs it once"},

@@ -151,8 +151,8 @@ TEST(OwnState, GoesOnAsItIsDescribed) {
   EXPECT_EQ(steps_of(0), 2);
   const std::string error = refusal(with(on_three, {refuse, version + "2"}), 3, resumed);
   for (const char* part :
-       {"state.", ".dp.keeper.sums, what a strategy keeps for itself, must go on and cannot: it was saved under",
-        "--init-from"})
+       {"cannot restore state.",
+        ".dp.keeper.sums, state of a strategy that a run must have to go on: it was saved under", "--init-from"})
     EXPECT_NE(error.find(part), std::string::npos) << part << " is missing in " << error;
 
   // On the same mesh all go on, but not with contents of another version.
