@@ -4,7 +4,7 @@
 //                     verify_described    ... binds s7, which the device does not list for its op
 //     between ranks   match_ranks         collectives and messages that do not match
 //                     verify_order        ranks that wait for one another in a cycle
-//     the model       ModelVerifier       segment wte mb=1: nothing runs its backward by its parameters, which ...
+//     the model       ModelVerifier       segment wte mb=1: nothing runs its backward for its parameters, which ...
 //
 // Invariant: a program whose ranks do not fit one another is not held against the model: it cannot be walked. Cost: a
 // walk of one rank of each class, or of all ranks of a small job; for 1,024 ranks 0.05 s under ddp, 1.2 s under fsdp

@@ -7,6 +7,7 @@
 
 #include "guard/crash_report.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -141,6 +142,9 @@ extern "C" void on_crash(int signal, siginfo_t* info, void* context) {
 
 void on_exit_of_process() {
   if (has_ended || ::getpid() != process) return;
+  static std::atomic_flag is_said;
+  while (is_said.test_and_set())
+    ::pause();  // the thread that was first ends the process
   const void* function = this_thread_calls.function();
   end_run(function ? concat(call_text(function), " called exit, so the run ends")
                    : "a plugin or one of its libraries called exit on a thread of its own, so the run ends");
@@ -173,8 +177,8 @@ void end_of_program() {
 
 }  // namespace tessera::host
 
-// The program exports these, so they come before those of libc for plugins and their libraries; exit() itself does not
-// pass here. Sanitizers have their own.
+// The program exports these, so they come before those of libc for plugins and their libraries. Sanitizers have their
+// own. libc's exit() is no place for two threads at once, which ranks in threads are when their plugin calls it.
 #ifndef TESSERA_IS_SANITIZED
 namespace {
 
@@ -185,6 +189,11 @@ void check_exit() {
 
 }  // namespace
 
+extern "C" void exit(int status) noexcept {
+  check_exit();
+  reinterpret_cast<void (*)(int)>(::dlsym(RTLD_NEXT, "exit"))(status);
+  __builtin_unreachable();
+}
 extern "C" void _exit(int status) {
   check_exit();
   for (;;)
