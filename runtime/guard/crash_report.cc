@@ -178,7 +178,7 @@ void end_of_program() {
 }  // namespace tessera::host
 
 // The program exports these, so they come before those of libc for plugins and their libraries. Sanitizers have their
-// own. libc's exit() is no place for two threads at once, which ranks in threads are when their plugin calls it.
+// own. libc's exit() may crash when two threads call it at once, as ranks in threads do when their plugin does.
 #ifndef TESSERA_IS_SANITIZED
 namespace {
 
