@@ -185,6 +185,11 @@ TEST_F(BenchRates, WhatTheRatesLackIsSaid) {
       0);
   expect_refused({"plan", "--rates=" + changed([](json& all) { all["device"] = "abacus"; })},
                  "was measured on --device abacus, but the plan is for --device cpu; measure that one");
+  const std::string narrow = run({"plan", "--dtype=bf16", "--rates=" + file()}).err;
+  EXPECT_NE(narrow.find("has no time of "), std::string::npos) << narrow;
+  EXPECT_NE(narrow.find(" % of its compute by an average rate of the other ops"), std::string::npos) << narrow;
+  const CommandResult known = run({"plan", "--rates=" + file()});
+  EXPECT_EQ(known.err.find("has no time of "), std::string::npos) << known.err;
   const std::string two_threads = changed([](json& all) { all["threads"] = 2; });
   EXPECT_NE(run({"plan", "--rates=" + two_threads}).err.find("was measured with 2 threads, not with --threads 1"),
             std::string::npos);

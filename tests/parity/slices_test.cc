@@ -35,6 +35,16 @@ TEST_P(Slices, AreNotThoseOfOtherRanks) {
   EXPECT_TRUE(fault_of(job.input(), job.programs()));
 }
 
+// Of 200 ranks most have no slice of a small unit, and the last has all of it.
+TEST(EmptySlices, ChangeNothingForAPolicy) {
+  const CompiledJob job(
+      {"--model=" + source_dir("tests/golden/programs/two-blocks"), "--batch-size=1", "--seq-len=8",
+       "--plugin-dir=" + binary_dir("tests/mutation_strategies"), "--strategy=two-steps", "--offload=stream"},
+      200);
+  const RankPrograms first = job.compile(0), last = job.compile(199);
+  EXPECT_EQ(print_program(first.steps[0], false), print_program(last.steps[0], false));
+}
+
 INSTANTIATE_TEST_SUITE_P(
     All, Slices,
     ::testing::Values(
