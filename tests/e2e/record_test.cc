@@ -92,7 +92,7 @@ TEST(Record, HoldsTheRun) {
   EXPECT_TRUE(std::ranges::any_of(config.items(), [](const auto& item) { return item.key().starts_with("fsdp."); }));
   EXPECT_EQ(json::parse(file_bytes(out + "/plan.json"))["ranks"], 2);
   EXPECT_NE(file_bytes(out + "/plan.txt").find("parameters"), std::string::npos);
-  EXPECT_EQ(file_bytes(out + "/plan.txt").find("not estimated"), std::string::npos);  // nobody had asked
+  EXPECT_EQ(file_bytes(out + "/plan.txt").find("not estimated"), std::string::npos);  // none was asked for
   EXPECT_NE(file_bytes(out + "/step.svg").find("</svg>"), std::string::npos);
   const std::string log = file_bytes(out + "/log.rank0.txt"), other = file_bytes(out + "/log.rank1.txt");
   for (const std::string part : {"rank 0 of 2 begins", "done: 4 steps"})

@@ -1,5 +1,6 @@
 // Data parallel whose sums are made in two steps, as communicators make large ones: each rank sums its slice, and all
 // gather the slices. What a rank has between the two is its own slice, in a buffer of its own.
+#include <algorithm>
 #include <array>
 #include <utility>
 #include <vector>
@@ -13,7 +14,8 @@ using namespace tessera;
 class TwoSteps final : public Strategy {
  public:
   static constexpr std::string_view kName = "two-steps";
-  TwoSteps(std::string_view, std::span<const tsr_option_value> options) : shift_(option(options, "shift").i != 0) {}
+  TwoSteps(std::string_view, std::span<const tsr_option_value> options)
+      : shift_(option(options, "shift").i != 0), to_first_(option(options, "to-first").i != 0) {}
 
   void lower(const ProgramView& view, const Edit& edit) const override {
     const uint32_t stream = edit.stream(view.raw.axis, "gradient");
@@ -34,6 +36,7 @@ class TwoSteps final : public Strategy {
     const auto num_ranks = static_cast<uint64_t>(view.axis().num_ranks);
     std::vector<uint64_t> counts(num_ranks, num_elements / num_ranks);
     counts.back() += num_elements % num_ranks;
+    if (to_first_) std::fill(counts.begin(), counts.end(), 0), counts.front() = num_elements;
     uint64_t last = sum.last_writer;
     for (const uint32_t kind : {uint32_t{TSR_ACTION_REDUCE_SCATTER}, uint32_t{TSR_ACTION_ALL_GATHER}}) {
       tsr_action step = make_action(kind, stream);
@@ -47,11 +50,12 @@ class TwoSteps final : public Strategy {
     }
   }
 
-  bool shift_;
+  bool shift_, to_first_;
 };
 
 constexpr tsr_option kOptions[] = {
-    bool_option("shift", "false", "a fault: gather other slices than those of the sums")};
+    bool_option("shift", "false", "a fault: gather other slices than those of the sums"),
+    bool_option("to-first", "false", "the first rank sums all, and the others have empty slices")};
 
 constexpr tsr_descriptor kDescriptor = descriptor("two-steps", TSR_KIND_STRATEGY, "org.tessera.tests.two-steps", "1",
                                                   "sums gradients by slices, and gathers the slices", kOptions);
