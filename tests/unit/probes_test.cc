@@ -36,9 +36,9 @@ TEST(SumProbe, RevealsEveryOrder) {
     const bool is_tree = n == 3;  // (a + b) + c
     for (int shift = 0; shift < n; ++shift) {
       EXPECT_EQ(passes(n, order), is_tree && (shift == 0)) << n << " members from " << shift;
-      std::ranges::rotate(order, order.begin() + 1);
+      std::rotate(order.begin(), order.begin() + 1, order.end());
     }
-    std::ranges::reverse(order);
+    std::reverse(order.begin(), order.end());
     EXPECT_FALSE(passes(n, order)) << n << " members from the last";
   }
 }

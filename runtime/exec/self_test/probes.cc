@@ -229,7 +229,8 @@ Probe integer_sum_probe(int member, int num_members) {
 // Members but the first and the last give zeros (ones to a product, the middle of both to MIN and MAX), so that 16 bits
 // hold every result of any number of members.
 Probe reduction_probe(const Reduction& reduction, int member, int num_members) {
-  const auto [kind, dtype, reduce] = reduction;
+  const uint32_t kind = reduction.kind, reduce = reduction.reduce;
+  const tsr_dtype dtype = reduction.dtype;
   const auto given = [&](int m, uint64_t i) {
     const auto first = static_cast<float>(i + 1), last = static_cast<float>(2 * i + 4);
     if (m == 0) return first;
