@@ -97,14 +97,12 @@ void StagePass::find_boundary_values() {
     const auto known = first_reader.try_emplace(b.buffer, action.segment).first;
     known->second = std::min(known->second, action.segment);
   });
-  for_operands(TSR_ROLE_OUTPUT, [&](const tsr_action& action, const tsr_binding& b) {
-    if (const int value = segment_of(action).outputs[TSR_SLOT_INDEX(b.slot)]; entering.contains(value))
-      activations_[{value, action.micro_batch}] = b;
-  });
-  for_operands(TSR_ROLE_OUTPUT_GRADIENT, [&](const tsr_action& action, const tsr_binding& b) {
-    if (const int value = segment_of(action).outputs[TSR_SLOT_INDEX(b.slot)]; entering.contains(value))
-      gradients_[{value, action.micro_batch}] = b;
-  });
+  for (const auto& [role, places] :
+       {std::pair(TSR_ROLE_OUTPUT, &activations_), std::pair(TSR_ROLE_OUTPUT_GRADIENT, &gradients_)})
+    for_operands(role, [&, to = places](const tsr_action& action, const tsr_binding& b) {
+      if (const int value = segment_of(action).outputs[TSR_SLOT_INDEX(b.slot)]; entering.contains(value))
+        (*to)[{value, action.micro_batch}] = b;
+    });
   for_operands(TSR_ROLE_INPUT_GRADIENT, [&](const tsr_action& action, const tsr_binding& b) {
     const auto entered = entering.find(segment_of(action).inputs[TSR_SLOT_INDEX(b.slot)]);
     const auto reader = first_reader.find(b.buffer);

@@ -41,9 +41,8 @@ constexpr CommandFlag kFlags[] = {
     {"prompt", "TEXT", "what to continue; token numbers (\"12 7 5\") for a model of tokens without --tokenizer"},
     {"tokenizer", "FILE", "tokenizer.json, or vocab.json with merges.txt beside it, or a folder with either"},
     {"context", "N",
-     "context: earlier tokens that are attended to, at most; 0: as many as a checkpoint was trained with, or as the "
-     "model "
-     "has (default 0)"},
+     "earlier tokens that are attended to, at most; 0: as many as a checkpoint was trained with, or as the model has "
+     "(default 0)"},
     {"max-tokens", "N", "tokens to generate at most (default 100)"},
     {"temperature", "T", "above 1: more random; below: less; 0: always the most probable token (default 1)"},
     {"top-k", "K", "draw from the K most probable tokens; 0: from all (default 0)"},

@@ -27,13 +27,13 @@ tsr_status Delay::run(void* self, tsr_error*) noexcept {
 }
 
 tsr_status RedZone::check(void* self, tsr_error* err) noexcept {
-  const RedZone& guard = *static_cast<const RedZone*>(self);
+  const RedZone& zone = *static_cast<const RedZone*>(self);
   return tessera::guard(err, "host", [&] {
-    const std::span<const std::byte> bytes(guard.seen.at(0), guard.seen.num_bytes());
+    const std::span<const std::byte> bytes(zone.seen.at(0), zone.seen.num_bytes());
     const auto bad = std::ranges::find_if(bytes, [](std::byte b) { return b != std::byte{kByte}; });
     if (bad != bytes.end())
       throw Error(TSR_E_DATA_LOSS, "memory check: something wrote to byte " + std::to_string(bad - bytes.begin()) +
-                                       " past the end of buffer " + guard.buffer);
+                                       " past the end of buffer " + zone.buffer);
   });
 }
 
@@ -56,11 +56,11 @@ bool is_finite(const FiniteCheck& w) {
 }  // namespace
 
 tsr_status FiniteCheck::check(void* self, tsr_error*) noexcept {
-  const FiniteCheck& watch = *static_cast<const FiniteCheck*>(self);
-  if (is_finite(watch)) return TSR_OK;
-  size_t first = watch.first->load();
+  const FiniteCheck& check = *static_cast<const FiniteCheck*>(self);
+  if (is_finite(check)) return TSR_OK;
+  size_t first = check.first->load();
   // The minimum over all streams: the first in list order is the one that caused the others.
-  while (watch.position < first && !watch.first->compare_exchange_weak(first, watch.position)) {
+  while (check.position < first && !check.first->compare_exchange_weak(first, check.position)) {
   }
   return TSR_OK;
 }

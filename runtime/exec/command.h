@@ -105,7 +105,7 @@ struct Commands {
   std::vector<KernelHandle> kernels;
   std::vector<EventHandle> events;
   std::vector<std::unique_ptr<CrossDeviceSync>> syncs;
-  std::map<tsr_stream*, Arena> seen;  // debug: what finite_checks copy to
+  std::map<tsr_stream*, Arena> seen;  // debug: what finite checks copy to
 };
 
 }  // namespace tessera::host

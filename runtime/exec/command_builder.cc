@@ -75,7 +75,7 @@ struct CommandBuilder {
       build(command, action);
       add_debug(command, i);
     }
-    if (context.debug().check_memory) place_watches();
+    if (context.debug().check_memory) place_finite_checks();
   }
 
   void wait_for(Command& command, Command& earlier) {
@@ -237,7 +237,7 @@ struct CommandBuilder {
       command.delay.state = *debug.stream_delay + position * 0x9e3779b97f4a7c15u;
     }
     if (!debug.check_memory) return;
-    add_watches(command, position);
+    add_finite_checks(command, position);
     std::set<uint64_t> seen;
     for (const Binding& b : program.actions[position].bindings) {
       const auto life = lives.find(b.buffer);
@@ -273,25 +273,25 @@ struct CommandBuilder {
     return text;
   }
 
-  void add_watches(Command& command, size_t position) {
+  void add_finite_checks(Command& command, size_t position) {
     for (const Binding& b : program.actions[position].bindings)
       if (b.mode != TSR_MODE_READ && TSR_SLOT_ROLE(b.slot) != TSR_ROLE_WORKSPACE && !is_in_file(b))
         command.finite_checks.push_back({static_cast<const std::byte*>(pointer(b)), b.num_elements,
                                          program.buffer(b.buffer).dtype, position, &first_not_finite});
   }
 
-  /// The finite_checks of a stream come one after the other, so they share memory.
-  void place_watches() {
+  /// The checks of a stream come one after the other, so they share memory.
+  void place_finite_checks() {
     std::map<tsr_stream*, uint64_t> most;
     for (const auto& command : result.list)
-      for (const FiniteCheck& watch : command->finite_checks)
-        most[command->stream.handle] = std::max(most[command->stream.handle], watch.num_bytes());
+      for (const FiniteCheck& check : command->finite_checks)
+        most[command->stream.handle] = std::max(most[command->stream.handle], check.num_bytes());
     for (const auto& command : result.list)
-      for (FiniteCheck& watch : command->finite_checks) {
+      for (FiniteCheck& check : command->finite_checks) {
         tsr_stream* const stream = command->stream.handle;
         const auto arena =
             result.seen.try_emplace(stream, *command->stream.device, TSR_MEMORY_HOST, most[stream]).first;
-        watch.seen = static_cast<std::byte*>(arena->second.at(0));
+        check.seen = static_cast<std::byte*>(arena->second.at(0));
       }
   }
 };

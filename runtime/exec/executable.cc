@@ -99,13 +99,13 @@ void Executable::issue(size_t action, StepMarks* marks) {
   if (marks) marks->mark_begin(command.stream, action);
   issue_work(command);
   if (marks) marks->mark_end(command.stream, action);
-  for (const auto& guard : command.red_zones) {
-    call(api.copy, stream, guard->seen.at(0), guard->begin, guard->seen.num_bytes());
-    call(api.host_function, stream, &RedZone::check, guard.get());
+  for (const auto& zone : command.red_zones) {
+    call(api.copy, stream, zone->seen.at(0), zone->begin, zone->seen.num_bytes());
+    call(api.host_function, stream, &RedZone::check, zone.get());
   }
-  for (FiniteCheck& watch : command.finite_checks) {
-    call(api.copy, stream, watch.seen, watch.begin, watch.num_bytes());
-    call(api.host_function, stream, &FiniteCheck::check, &watch);
+  for (FiniteCheck& check : command.finite_checks) {
+    call(api.copy, stream, check.seen, check.begin, check.num_bytes());
+    call(api.host_function, stream, &FiniteCheck::check, &check);
   }
   if (takes_sums_) take_sums(command);
   if (command.record) call(api.event_record, command.record, stream);

@@ -226,7 +226,7 @@ Probe integer_sum_probe(int member, int num_members) {
   return probe;
 }
 
-// Members but the first and the last give zeros (ones to a product, the middle of both to MIN and MAX), so that 16 bits
+// Members but the first and the last give zeros (to MIN and MAX the middle of both), so that 16 bits
 // hold every result of any number of members.
 Probe reduction_probe(const Reduction& reduction, int member, int num_members) {
   const uint32_t kind = reduction.kind, reduce = reduction.reduce;
