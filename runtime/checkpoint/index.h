@@ -42,7 +42,8 @@ struct RunDescription {
   NamedValues model_facts;                        ///< everything that the model's structure depends on
   std::string items;                              ///< "tokens" or "examples"
   NamedValues settings;                           ///< flags that change what is computed, such as "lr", "0.0003"
-  std::pair<std::string, std::string> data;       ///< "tokens in the data", "1003854"
+  std::pair<std::string, std::string> data;       ///< "tokens", "1003854"
+  std::string data_fingerprint;                   ///< Dataset::fingerprint(); empty: the checkpoint does not say
   std::vector<std::pair<std::string, int>> mesh;  ///< axes, outermost first, with their ranks
   NamedValues strategies;                         ///< by axis
   NamedValues plugins;                            ///< ids with their versions

@@ -247,6 +247,7 @@ RunDescription read_run(const JsonFields& fields) {
   run.settings = fields.texts("settings");
   const JsonFields data = fields.object("data");
   run.data = {data.text("what"), data.text("size")};
+  if (data.has("fingerprint")) run.data_fingerprint = data.text("fingerprint");
   for (const JsonFields& axis : fields.objects("mesh")) {
     const int64_t num_ranks = axis.count("ranks");
     if (num_ranks < 1 || num_ranks > 1 << 24) axis.refuse("ranks", "is not a number of ranks");

@@ -45,13 +45,15 @@ Json run_json(const RunDescription& run) {
   Json mesh = Json::array();
   for (const auto& [axis, num_ranks] : run.mesh)
     mesh.push_back({{"axis", axis}, {"ranks", num_ranks}});
+  Json data = {{"what", run.data.first}, {"size", run.data.second}};
+  if (!run.data_fingerprint.empty()) data["fingerprint"] = run.data_fingerprint;
   return {{"tessera", run.tessera},
           {"model", run.model},
           {"has_config", run.has_config},
           {"model_facts", values_json(run.model_facts)},
           {"items", run.items},
           {"settings", values_json(run.settings)},
-          {"data", {{"what", run.data.first}, {"size", run.data.second}}},
+          {"data", data},
           {"mesh", mesh},
           {"strategies", values_json(run.strategies)},
           {"plugins", values_json(run.plugins)}};

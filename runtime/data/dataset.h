@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -63,8 +64,9 @@ class Dataset {
   virtual std::string description() const = 0;
   /// A number that all ranks compare, after what it counts: "tokens", "1003854".
   virtual std::pair<std::string, std::string> size() const = 0;
-  /// Size and hash, for ranks that may read different files: "1003854 tokens, sha256 0123456789abcdef".
-  virtual std::string fingerprint() const = 0;
+  /// Size and hash, for ranks that may read different files and for runs that go on later: "1003854 tokens, sha256
+  /// 0123456789abcdef". The first call reads up to 64 MiB of the data.
+  const std::string& fingerprint() const;
   /// Warnings before training, one sentence each.
   virtual std::vector<std::string> warnings(const DatasetUse& use) const = 0;
   /// Starts at the beginning. Throws INVALID_ARGUMENT for data that is too short for a micro-step.
@@ -76,6 +78,13 @@ class Dataset {
   virtual int64_t num_predictions() const = 0;
   /// Tokens are bytes of text, so a loss can be stated in bits per byte.
   virtual bool tokens_are_bytes() const { return false; }
+
+ private:
+  /// In hexadecimal, of all the data or of samples of it.
+  virtual std::string content_hash() const = 0;
+
+  mutable std::once_flag hashed_;
+  mutable std::string fingerprint_;
 };
 
 }  // namespace tessera::host

@@ -81,9 +81,6 @@ class TokenDataset : public Dataset {
   std::pair<std::string, std::string> size() const override {
     return {"tokens", std::to_string(source_->num_tokens())};
   }
-  std::string fingerprint() const override {
-    return concat(source_->num_tokens(), " tokens, sha256 ", content_hash(*source_).substr(0, 16));
-  }
   std::vector<std::string> warnings(const DatasetUse& use) const override {
     return data_warnings(*source_, {vocab_, use.batch * use.seq * use.data_ranks, use.grad_accum, use.steps});
   }
@@ -100,6 +97,8 @@ class TokenDataset : public Dataset {
   bool tokens_are_bytes() const override { return source_->is_text(); }
 
  private:
+  std::string content_hash() const override { return host::content_hash(*source_); }
+
   std::unique_ptr<TokenSource> source_;
   int64_t vocab_;
 };

@@ -278,6 +278,22 @@ TEST_F(CheckpointFiles, SettingsThatChangeTheRunAreListed) {
       << run.err;
 }
 
+TEST_F(CheckpointFiles, OtherDataOfTheSameSizeIsAmongThem) {
+  std::string bytes = file_bytes(golden("/tokens.bin"));
+  bytes.at(bytes.size() - 2) ^= 1;
+  const std::string other = folder() + "-other.bin", copy = folder() + "-copy.bin";
+  write_file(other, bytes);
+  fs::copy_file(golden("/tokens.bin"), copy);
+  for (const std::string& data : {other, copy}) {
+    Words words = train({"--steps=7", "--resume=" + folder()});
+    std::ranges::replace(words, golden("/tokens.bin"), data);
+    const CommandResult run = run_command(words);
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    const bool is_said = run.err.find("data of the same size with other contents, ") != std::string::npos;
+    EXPECT_EQ(is_said, data == other) << run.err;
+  }
+}
+
 TEST_F(CheckpointFiles, InspectShowsTheNewest) {
   const CommandResult text = run_command(tessera({"inspect", folder()}));
   EXPECT_EQ(text.exit_code, 0) << text.err;

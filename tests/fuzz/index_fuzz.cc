@@ -58,7 +58,8 @@ CheckpointIndex small_index() {
   index.run.model_facts = {{"layers of the model", "2"}};
   index.run.items = "tokens";
   index.run.settings = {{"lr", "0.1"}, {"seed", "1"}};
-  index.run.data = {"tokens in the data", "99"};
+  index.run.data = {"tokens", "99"};
+  index.run.data_fingerprint = "99 tokens, sha256 0";
   index.run.mesh = {{"dp", 2}, {"tp", 2}};
   index.run.strategies = {{"dp", "ddp"}, {"tp", "tensor"}};
   index.run.plugins = {{"org.tessera.ddp", "0.12"}};

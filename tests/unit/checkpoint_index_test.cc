@@ -57,6 +57,13 @@ TEST(CheckpointIndex, ReadsBackAsItWas) {
   EXPECT_EQ(index.total_bytes(), 300u);
 }
 
+TEST(CheckpointIndex, SaysWhatTheDataWas) {
+  CheckpointIndex index = small_index();
+  EXPECT_EQ(parse_index(print_index(index), "i.json").run.data_fingerprint, "") << "as older checkpoints";
+  index.run.data_fingerprint = "99 tokens, sha256 0123456789abcdef";
+  EXPECT_EQ(parse_index(print_index(index), "i.json").run.data_fingerprint, index.run.data_fingerprint);
+}
+
 TEST(CheckpointIndex, TheBestIsThereIfThereIsOne) {
   EXPECT_EQ(print_index(small_index()).find("\"best\""), std::string::npos);
   CheckpointIndex index = small_index();

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 
-#include "base/concat.h"
 #include "data/examples/example_order.h"
 #include "data/examples/example_warnings.h"
 #include "tessera/device.h"
@@ -71,9 +70,6 @@ class ExampleDataset : public Dataset {
   std::pair<std::string, std::string> size() const override {
     return {"examples", std::to_string(source_->num_examples())};
   }
-  std::string fingerprint() const override {
-    return concat(source_->num_examples(), " examples, sha256 ", content_hash(*source_).substr(0, 16));
-  }
   std::vector<std::string> warnings(const DatasetUse& use) const override {
     return example_warnings(*source_, use.batch * use.data_ranks * use.grad_accum);
   }
@@ -86,6 +82,8 @@ class ExampleDataset : public Dataset {
   int64_t num_predictions() const override { return static_cast<int64_t>(source_->num_examples()); }
 
  private:
+  std::string content_hash() const override { return host::content_hash(*source_); }
+
   std::unique_ptr<ExampleSource> source_;
 };
 

@@ -72,6 +72,7 @@ RunDescription describe_run(const Job& job, const Dataset& data) {
   for (const ConfigField& field : result_fields(job.config))
     run.settings.emplace_back(field.name, field.value);
   run.data = data.size();
+  run.data_fingerprint = data.fingerprint();
   for (const MeshAxis& axis : job.axes) {
     run.mesh.emplace_back(axis.name, axis.num_ranks);
     if (!axis.strategy.empty()) run.strategies.emplace_back(axis.name, axis.strategy);

@@ -197,8 +197,12 @@ std::string changes_text(const RunDescription& was, const RunDescription& is) {
     if (before != value)
       text += concat(text.empty() ? "" : ", ", "--", name, " ", shown(value), " (was ", shown(before), ")");
   }
+  const std::string_view comma = text.empty() ? "" : ", ";
   if (was.data != is.data)
-    text += concat(text.empty() ? "" : ", ", is.data.second, " ", is.data.first, " (", was.data.second, " were)");
+    text += concat(comma, is.data.second, " ", is.data.first, " (", was.data.second, " were)");
+  else if (!was.data_fingerprint.empty() && was.data_fingerprint != is.data_fingerprint)
+    text += concat(comma, "data of the same size with other contents, ", is.data_fingerprint, " (was ",
+                   was.data_fingerprint, ")");
   return text;
 }
 
