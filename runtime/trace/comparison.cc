@@ -9,7 +9,8 @@
 //       compute idle                        3.1 %        5.2 %
 //
 // A measured collective begins when its own rank has arrived, a simulated one when all have; so the measured wait has a
-// row of its own. Traces of other programs are refused, by the number of actions of each kind.
+// row of its own. Traces of other programs are refused, by the actions of each kind: their number, bytes and
+// operations.
 
 #include "trace/comparison.h"
 
@@ -38,9 +39,22 @@ double waiting_of(const TraceSummary& summary) {
   return seconds;
 }
 
-double actions_of(const TraceSummary& summary, const std::string& kind) {
+/// What the actions of a kind do, which depends on the program alone; means per rank and step.
+struct Amount {
+  const char* unit;
+  double KindTime::*of;
+};
+constexpr Amount kAmounts[] = {
+    {"actions", &KindTime::num_actions}, {"bytes", &KindTime::num_bytes}, {"operations", &KindTime::num_operations}};
+
+double amount_in(const TraceSummary& summary, const std::string& kind, const Amount& amount) {
   const KindTime* const found = find(summary, kind);
-  return found ? found->num_actions : 0;
+  return found ? found->*amount.of : 0;
+}
+
+/// But for the rounding of a mean.
+bool are_equal(double a, double b) {
+  return std::abs(a - b) <= 1e-6 * std::max(1.0, std::max(a, b));
 }
 
 std::string row(const std::string& name, const std::string& predicted, const std::string& measured,
@@ -61,13 +75,15 @@ void check_same_program(const TraceSummary& predicted, const TraceSummary& measu
                 concat(where, " is of a run with ", measured.num_traced_ranks, " ranks, and the plan has ",
                        predicted.num_traced_ranks, "; give plan the flags of that run"));
   for (const TraceSummary* summary : {&predicted, &measured})
-    for (const KindTime& kind : summary->kinds) {
-      const double planned = actions_of(predicted, kind.kind), traced = actions_of(measured, kind.kind);
-      if (std::abs(planned - traced) < 1e-6) continue;
-      throw Error(TSR_E_INVALID_ARGUMENT,
-                  concat(where, " is of another program: a rank does ", traced, " ", printable(kind.kind),
-                         " in a step, and in the plan ", planned, "; give plan the flags of that run"));
-    }
+    for (const KindTime& kind : summary->kinds)
+      for (const Amount& amount : kAmounts) {
+        const double planned = amount_in(predicted, kind.kind, amount), traced = amount_in(measured, kind.kind, amount);
+        if (are_equal(planned, traced)) continue;
+        throw Error(
+            TSR_E_INVALID_ARGUMENT,
+            concat(where, " is of another program: a rank has ", traced, " ", amount.unit, " of ", printable(kind.kind),
+                   " in a step, and in the plan ", planned, "; give plan the flags of that run"));
+      }
 }
 
 std::string comparison_text(const TraceSummary& predicted, const TraceSummary& measured) {

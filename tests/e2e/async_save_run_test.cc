@@ -218,6 +218,10 @@ TEST_P(SaveBest, IsKeptByARunThatGoesOn) {
   for (const char* until : {"--steps=3", "--steps=7", "--steps=12"}) {
     const CommandResult part = run({"--resume=" + save()}, until);
     ASSERT_EQ(part.exit_code, 0) << part.err;
+    const int64_t so_far = host::Checkpoint(save() + "/" + host::step_folder_name(host::saved_steps(save()).back()))
+                               .index()
+                               .state.best_step;
+    EXPECT_NE(part.err.find(" at best, after step " + std::to_string(so_far)), std::string::npos) << part.err;
   }
   EXPECT_EQ(best(), whole);
   const CommandResult shown = run_command(tessera({"inspect", save() + "/best"}));

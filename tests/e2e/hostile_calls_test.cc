@@ -169,6 +169,13 @@ TEST(HostileCall, WhoseMemoryIsNotAlignedIsNamed) {
                {"hostile-device.so", "in its function allocate returned memory that is not 4096-aligned"}, 1);
 }
 
+TEST(HostileCall, WhoseWorkspaceIsAbsurdIsNamed) {
+  expect_named(train_wrapped("describe-absurd", kNoFlag, "hostile"),
+               {"hostile-comm.so", "in its function describe returned 1125899906842624 bytes of workspace for ",
+                " over 2 ranks; the limit is "},
+               1);
+}
+
 // A host arena that is shorter than asked for, or cannot be written to, would end the run where it is used, in the
 // host.
 TEST(HostileCall, WhoseHostMemoryIsNotThereIsNamed) {

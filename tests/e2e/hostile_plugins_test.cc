@@ -66,6 +66,13 @@ TEST(HostilePlugin, ThatMisbehavesWhenItIsAskedForItsTableIsRefused) {
   expect_named(info("interface-fork"), {in + " forked"}, 2);
 }
 
+TEST(HostilePlugin, WhoseInterfaceIsThatOfEveryIdIsRefused) {
+  expect_named(run({"plugins", "info", binary_dir("tests/bad_plugins/hostile-comm.so")}, "interface-any"),
+               {"hostile-comm.so", "returned an interface for an id that it does not have",
+                "get_interface returns NULL for those"},
+               2);
+}
+
 TEST(HostilePlugin, ThatChangesTheProcessIsRefused) {
   for (const std::string place : {"load", "query"}) {
     const std::string in = place == "load" ? "hostile.so in its constructors (while it is loaded) changes "

@@ -81,7 +81,7 @@ TEST_P(ProfileOver, HoldsEveryActionOfEveryRank) {
   plan.push_back("--grad-accum=2");
   const CommandResult other = run_command(tessera(plan));
   EXPECT_EQ(other.exit_code, 2);
-  expect_all(other.err, {file + " is of another program: a rank does ", "give plan the flags of that run"});
+  expect_all(other.err, {file + " is of another program: a rank has ", "give plan the flags of that run"});
 }
 INSTANTIATE_TEST_SUITE_P(Communicators, ProfileOver, ::testing::Values("gloo", "local"));
 

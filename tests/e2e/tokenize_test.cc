@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
 
 #include "e2e/cli.h"
 
@@ -67,6 +68,19 @@ TEST(Tokenize, ReplacesItsOwnFilesAndNoOthers) {
     expect_message(tokenize(words), 2, {"OUT " + out + " is a file that the job reads for IN"});
     EXPECT_EQ(file_bytes(out), first);
   }
+}
+
+TEST(Tokenize, LeavesNoHalfOfAFile) {
+  const TempFolder folder;
+  std::string text;
+  for (int i = 0; i < 2000; ++i)
+    text += std::to_string(i * i) + " ";
+  const std::string in = folder.write("a.txt", text), out = folder.path("a.bin");
+  // At most 4 KiB, which is more than the header: as a disk that is full.
+  const CommandResult run = run_command({"/bin/sh", "-c", "ulimit -f 8; exec \"$@\"", "sh", tessera_program(),
+                                         "tokenize", "--tokenizer", kTokenizer, in, out});
+  expect_message(run, 1, {out, "File too large"});
+  EXPECT_FALSE(std::filesystem::exists(out)) << "half of it would be read as the whole";
 }
 
 TEST(Tokenize, RefusesATokenizerWhosePartIsAText) {

@@ -20,7 +20,7 @@ struct Mesh {
   int num_ranks, num_data_ranks;
 };
 
-RunResult train(const Mesh& mesh, const Flags& more = {}, const std::string& comm = "local") {
+Flags flags_of(const Mesh& mesh, const Flags& more) {
   Flags flags = {"--model=" + golden_folder(),
                  "--data=" + golden_folder() + "/tokens.bin",
                  "--batch-size=1",
@@ -32,7 +32,11 @@ RunResult train(const Mesh& mesh, const Flags& more = {}, const std::string& com
                  "--strategy=" + mesh.strategies,
                  kPluginDir};
   flags.insert(flags.end(), more.begin(), more.end());
-  return run_local(flags, mesh.num_ranks, comm);
+  return flags;
+}
+
+RunResult train(const Mesh& mesh, const Flags& more = {}, const std::string& comm = "local") {
+  return run_local(flags_of(mesh, more), mesh.num_ranks, comm);
 }
 
 /// Within 2 % of the loss of exact sums in every step, and in the end far below where it began.
@@ -157,6 +161,13 @@ TEST(Quantized, AddendsOfAnOuterAxis) {
       plan("a=2,b=2", "a=ddp,b=quantized", {}),
       "which is an unreduced partial sum over a: a call on another axis needs the sum; inner axes are summed "
       "first, so give its strategy the outermost one");
+}
+
+TEST(Quantized, ACallThatFailsWithoutAMessage) {
+  Flags argv = flags_of({"dp=2", "dp=quantized", 2, 2}, {"--nproc=2", "--comm=local", "--quantized.fault=silent"});
+  argv.insert(argv.begin(), {tessera_program(), "train"});
+  expect_refused(run_command(argv), "in its function call failed with status -");
+  expect_refused(run_command(argv), " and gave no message");
 }
 
 TEST(Quantized, AGradientThatIsNotSummedOverItsStages) {

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <regex>
 #include <set>
 #include <tuple>
@@ -125,6 +126,19 @@ TEST(TraceFile, TruncatedFilesAreRefused) {
   damaged[damaged.size() / 2] = static_cast<char>(~damaged[damaged.size() / 2]);
   expect_error([&] { parse_trace(damaged, "it"); }, {"it"});
   expect_error([&] { parse_trace(packed + "more", "it"); }, {"truncated"});
+}
+
+/// More than zlib is given at a time.
+TEST(TraceFile, IsCompressedInPieces) {
+  std::mt19937 random(1);
+  std::string text;
+  for (const size_t num_bytes : {0, 1, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, (5 << 20) / 2}) {
+    while (text.size() < num_bytes)
+      text += static_cast<char>(random() >> 24);
+    bool is_whole = false;
+    EXPECT_TRUE(gunzip(gzip(text), num_bytes + 1, is_whole) == text) << num_bytes;
+    EXPECT_TRUE(is_whole) << num_bytes;
+  }
 }
 
 /// The file with one field of its first action changed.
@@ -250,6 +264,13 @@ TEST(TraceComparison, IsOfTheSameProgramOnly) {
   check_same_program(predicted, measured, "it");
   const std::string text = comparison_text(predicted, measured);
   EXPECT_TRUE(std::regex_search(text, std::regex(R"(backward +2\.500 +5\.000 +2\.00\n)"))) << text;
+  for (const auto& change :
+       std::vector<std::function<void(TracedAction&)>>{[](TracedAction& action) { ++action.num_bytes; },
+                                                       [](TracedAction& action) { action.num_operations += 2; }}) {
+    Trace other = planned;
+    change(other.actions.front());
+    expect_error([&] { check_same_program(summarize(other), measured, "it"); }, {"of another program"});
+  }
   planned.actions.back().kind = "forward";
   expect_error([&] { check_same_program(summarize(planned), measured, "it"); }, {"of another program"});
   std::erase_if(planned.actions, [](const TracedAction& action) { return action.rank == 1; });

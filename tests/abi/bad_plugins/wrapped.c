@@ -301,6 +301,11 @@ static void forge_failures(const tsr_host* host) {
     store->set(host->ctx, kKeys[i], kWell, sizeof kWell - 1, &err);
 }
 
+static tsr_status describe_collective(const tsr_collective* collective, int32_t size, uint64_t* workspace_bytes,
+                                      tsr_error* err) {
+  if (is_fault("describe", "absurd")) return *workspace_bytes = UINT64_C(1) << 50, TSR_OK;
+  return inner.describe(collective, size, workspace_bytes, err);
+}
 static tsr_status create(const tsr_comm_create_args* args, tsr_comm** comm, tsr_error* err) {
   faults_at("create");
   if (is_fault("submit", "forge-and-kill")) forge_failures(args->host);
@@ -365,6 +370,7 @@ static void destroy(tsr_comm* comm) {
 
 static Table wrapped(Table table) {
   table.caps = caps;
+  table.describe = describe_collective;
   table.create = create;
   table.submit = submit;
   table.async_error = async_error;
@@ -378,6 +384,7 @@ static Table table;
 static tsr_descriptor descriptor;
 
 static const void* get_interface(tsr_str id) {
+  if (is_fault("interface", "any")) return &table;
   return id.len == sizeof(TEST_INTERFACE) - 1 && memcmp(id.ptr, TEST_INTERFACE, id.len) == 0 ? &table : NULL;
 }
 static const tsr_factory factory = {sizeof(tsr_factory), 0, &descriptor, get_interface};

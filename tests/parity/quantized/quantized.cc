@@ -170,6 +170,7 @@ class Quantized final : public Strategy {
         return encode(o);
       case kDecode:
         decode(o, n);
+        if (fault_ == "silent") throw Error(TSR_E_UNAVAILABLE, "");
         if (fault_ == "drift" && call.coordinate == 1) change_a_bit(values<float>(o[2])[0]);
         return;
       case kMeasure:
@@ -258,8 +259,9 @@ class Quantized final : public Strategy {
 constexpr tsr_option kOptions[] = {
     string_option("scheme", "gather", "gather|sum", "gather: all ranks' codes; sum: codes under shared scales"),
     string_option("fault", "none",
-                  "none|summed|forgotten-gather|other-group|other-code|undeclared|undecoded|incomplete|drift",
-                  "what the host must refuse; drift: the second rank decodes another bit, which no plan shows")};
+                  "none|summed|forgotten-gather|other-group|other-code|undeclared|undecoded|incomplete|drift|silent",
+                  "what the host must refuse; no plan shows drift, with which the second rank decodes another bit, nor "
+                  "silent: decoding fails without a message")};
 constexpr tsr_descriptor kDescriptor =
     descriptor("quantized", TSR_KIND_STRATEGY, "org.tessera.tests.quantized", "1",
                "sums gradients that it sends as int8, with error feedback", kOptions);
