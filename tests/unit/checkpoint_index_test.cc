@@ -21,7 +21,8 @@ CheckpointIndex small_index() {
                {{"layers of the model", "2"}},
                "tokens",
                {{"lr", "0.1"}},
-               {"tokens in the data", "99"},
+               {"tokens", "99"},
+               "",
                {{"dp", 2}},
                {{"dp", "ddp"}},
                {{"org.tessera.ddp", "0.1"}}};
