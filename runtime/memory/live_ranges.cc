@@ -25,14 +25,10 @@
 
 #include "memory/footprint.h"
 #include "program/buffer_index.h"
+#include "program/collective_operands.h"
 
 namespace tessera::host {
 namespace {
-
-// A send ends when it is received, so what waits for it waits for another rank.
-bool sends(const Action& action) {
-  return action.kind == TSR_ACTION_SEND || action.kind == TSR_ACTION_EXCHANGE;
-}
 
 bool host_reads_after(uint32_t kind) {
   return kind == TSR_BUFFER_SCALAR || kind == TSR_BUFFER_ACCUMULATOR;
@@ -132,7 +128,7 @@ void Interference::clear() {
 std::vector<uint32_t> Interference::sends_of(std::span<const uint32_t> actions) const {
   std::vector<uint32_t> result;
   for (const uint32_t action : actions)
-    if (sends(program_.actions[action])) result.push_back(action);
+    if (sends(program_.actions[action].kind)) result.push_back(action);
   return result;
 }
 

@@ -27,6 +27,7 @@
 #include <unordered_map>
 
 #include "program/buffer_index.h"
+#include "program/collective_operands.h"
 #include "program/range_map.h"
 #include "tessera/error.hpp"
 
@@ -231,10 +232,9 @@ void order_live_ranges(Program& program) {
   std::vector<std::pair<uint32_t, uint32_t>> waits;
   for (const auto& [buffer, actions] : uses)
     for (uint32_t action : actions) {
-      if (action != actions.front() && program.actions[actions.front()].kind != TSR_ACTION_SEND)
+      if (action != actions.front() && !sends(program.actions[actions.front()].kind))
         waits.emplace_back(actions.front(), action);
-      if (action != actions.back() && program.actions[action].kind != TSR_ACTION_SEND)
-        waits.emplace_back(action, actions.back());
+      if (action != actions.back() && !sends(program.actions[action].kind)) waits.emplace_back(action, actions.back());
     }
   add_dependencies(program, waits);
 }

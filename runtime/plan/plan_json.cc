@@ -144,11 +144,9 @@ Json shortfall_json(const MemoryShortfall& shortfall) {
     fitting.push_back(trial_json(trial));
     if (!trial.command.empty()) fitting.back()["command"] = trial.command;
   }
-  return {{"memory", memory_name(shortfall.memory)},
-          {"rank", shortfall.rank},
-          {"arena_bytes", shortfall.arena_bytes},
-          {"limit_bytes", shortfall.limit_bytes},
-          {"would_fit", fitting},
+  return {{"memory", memory_name(shortfall.memory)},   {"rank", shortfall.rank},
+          {"arena_bytes", shortfall.arena_bytes},      {"limit_bytes", shortfall.limit_bytes},
+          {"copy_bytes", shortfall.copy_bytes},        {"would_fit", fitting},
           {"smallest", trial_json(shortfall.smallest)}};
 }
 

@@ -7,7 +7,6 @@
 
 #include "base/concat.h"
 #include "base/progress.h"
-#include "checkpoint/held_state.h"
 #include "plan/advice/memory_advisor.h"
 #include "plan/format.h"
 #include "program/collective_operands.h"
@@ -32,22 +31,6 @@ void count(const Program& program, uint64_t num_ranks, VerificationSummary& summ
     for (const Message& message : messages_of(action))
       if (!message.is_receive) summary.num_messages += num_ranks;
   }
-}
-
-/// By itself: find_shortfall() compares arenas, and the copy is not in one.
-/// --host-memory with the copy that --save-async writes.
-std::optional<Error> refusal_of_copy(const Job& job, const JobPrograms& programs) {
-  const uint64_t limit = job.config.host_memory;
-  if (!job.config.save_async || limit == 0) return std::nullopt;
-  for (const auto& [rank, planned] : programs.by_representative) {
-    const uint64_t copy = owned_bytes(planned.first()), needed = planned.arena_bytes(TSR_MEMORY_HOST) + copy;
-    if (needed > limit)
-      return Error(TSR_E_RESOURCE_EXHAUSTED,
-                   concat("the run does not fit --host-memory ", human_bytes(limit), ": rank ", rank, " needs ",
-                          human_bytes(needed), ", ", human_bytes(copy), " of it for the copy of its state that ",
-                          "--save-async writes; raise --host-memory, or leave --save-async out"));
-  }
-  return std::nullopt;
 }
 
 /// Of each rank its own program, also where one of a class would do.
@@ -86,7 +69,6 @@ std::optional<Error> fault_of(const CompileInput& input, const JobPrograms& prog
 
 std::optional<Error> refusal_of(const Job& job, const CompileInput& input, const JobPrograms& programs) {
   if (auto fault = fault_of(input, programs)) return fault;
-  if (auto refusal = refusal_of_copy(job, programs)) return refusal;
   // Last, as it plans other jobs when this one does not fit.
   if (const auto shortfall = find_shortfall(job, programs, input.log))
     return Error(TSR_E_RESOURCE_EXHAUSTED, shortfall_text(*shortfall));

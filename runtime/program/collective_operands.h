@@ -39,6 +39,10 @@ inline bool has_root(uint32_t kind) {
 inline bool is_message(uint32_t kind) {
   return kind >= TSR_ACTION_SEND && kind <= TSR_ACTION_EXCHANGE;
 }
+/// A send ends when it is received, so what waits for it waits for another rank.
+inline bool sends(uint32_t kind) {
+  return kind == TSR_ACTION_SEND || kind == TSR_ACTION_EXCHANGE;
+}
 
 /// One message of a SEND, RECV or EXCHANGE.
 struct Message {

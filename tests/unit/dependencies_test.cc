@@ -207,5 +207,23 @@ TEST_F(Dependencies, ALongProgramIsDoneSoon) {
   EXPECT_LT(seconds, kPatience.count());
 }
 
+// Under --debug-memory. The other rank may be waiting for what follows a send or an exchange.
+TEST(OrderLiveRanges, LetsNothingWaitForAMessageThatSends) {
+  const Model model = toy_model();
+  const Mesh mesh({{"dp", 2}});
+  const auto waiters_of = [&](uint32_t kind) {
+    Program p = empty_program(model, mesh);
+    const uint64_t x = transient(p, "x", 8), y = transient(p, "y", 8);
+    add_action(p, TSR_ACTION_ZERO, TSR_STREAM_COMPUTE, {write(x)});
+    add_action(p, kind, p.comm_stream(0, "x"), {read(x)});
+    add_action(p, TSR_ACTION_COPY, TSR_STREAM_COMPUTE, {read(x), write(y)});
+    derive_dependencies(p);
+    order_live_ranges(p);
+    return p.actions[2].dependencies;
+  };
+  EXPECT_EQ(waiters_of(TSR_ACTION_SEND), Indices{});
+  EXPECT_EQ(waiters_of(TSR_ACTION_EXCHANGE), Indices{});
+}
+
 }  // namespace
 }  // namespace tessera::testing

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/concat.h"
+#include "checkpoint/held_state.h"
 #include "config/flag_table.h"
 #include "config/usage_error.h"
 #include "plan/advice/command_line.h"
@@ -74,11 +75,15 @@ bool adds_to(const Change& change, const Change& smaller) {
   return std::ranges::all_of(smaller, is_in(change)) && !(has_policies && sets_them_otherwise);
 }
 
-NeededMemory needed_memory(const JobPrograms& programs) {
+uint64_t copied_bytes(const Job& job, const RankPrograms& programs) {
+  return job.config.save_async ? owned_bytes(programs.first()) : 0;
+}
+
+NeededMemory needed_memory(const Job& job, const JobPrograms& programs) {
   NeededMemory needed;
   for (const auto& [representative, of_rank] : programs.by_representative) {
     needed.device_bytes = std::max(needed.device_bytes, of_rank.arena_bytes(TSR_MEMORY_DEVICE));
-    needed.host_bytes = std::max(needed.host_bytes, of_rank.arena_bytes(TSR_MEMORY_HOST));
+    needed.host_bytes = std::max(needed.host_bytes, of_rank.arena_bytes(TSR_MEMORY_HOST) + copied_bytes(job, of_rank));
   }
   return needed;
 }
@@ -99,7 +104,7 @@ std::optional<TriedChange> try_change(const Job& job, const Change& change) {
     changed.evaluates = job.evaluates;
     if (!is_quick_to_plan(changed, quiet)) return std::nullopt;
     const JobPlan planned(std::move(changed), quiet);
-    return TriedChange{needed_memory(planned.programs()), command};
+    return TriedChange{needed_memory(planned.job(), planned.programs()), command};
   } catch (const Error&) {  // a flag, a plugin or a check refuses it
     return std::nullopt;
   }

@@ -34,7 +34,9 @@ struct NeededMemory {
 
   uint64_t of(uint32_t memory) const { return memory == TSR_MEMORY_DEVICE ? device_bytes : host_bytes; }
 };
-NeededMemory needed_memory(const JobPrograms& programs);
+NeededMemory needed_memory(const Job& job, const JobPrograms& programs);
+/// Beside the arenas of a rank: the copy of its state in host memory that --save-async writes.
+uint64_t copied_bytes(const Job& job, const RankPrograms& programs);
 
 /// A planned change of a job.
 struct TriedChange {

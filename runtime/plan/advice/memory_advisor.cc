@@ -103,16 +103,31 @@ std::string offers_of(const MemoryShortfall& shortfall) {
   return text;
 }
 
+/// Where only the copy makes the job too large: there is nothing to try, for --save-async is the change.
+void add_copy(const Job& job, const JobPrograms& programs, MemoryShortfall& shortfall) {
+  for (const auto& [rank, of_rank] : programs.by_representative) {
+    const uint64_t copy = copied_bytes(job, of_rank), bytes = of_rank.arena_bytes(TSR_MEMORY_HOST) + copy;
+    if (bytes <= shortfall.arena_bytes) continue;
+    shortfall.rank = rank;
+    shortfall.arena_bytes = bytes;
+    shortfall.copy_bytes = copy;
+  }
+}
+
 std::optional<MemoryShortfall> find_shortfall_of(uint32_t memory, const Job& job, const JobPrograms& programs,
                                                  const Log& log) {
-  const NeededMemory needed = needed_memory(programs);
+  const NeededMemory needed = needed_memory(job, programs);
   MemoryShortfall shortfall;
   shortfall.memory = memory;
-  shortfall.arena_bytes = needed.of(memory);
   shortfall.limit_bytes = limit_of(job, memory);
   // The common case ends here, in no time; what follows plans the job again and again.
-  if (shortfall.limit_bytes == 0 || shortfall.arena_bytes <= shortfall.limit_bytes) return std::nullopt;
+  if (shortfall.limit_bytes == 0 || needed.of(memory) <= shortfall.limit_bytes) return std::nullopt;
   shortfall.rank = largest_rank(programs, memory);
+  shortfall.arena_bytes = programs.of(shortfall.rank).arena_bytes(memory);
+  if (shortfall.arena_bytes <= shortfall.limit_bytes) {
+    add_copy(job, programs, shortfall);
+    return shortfall;
+  }
   const RankPrograms& largest = programs.of(shortfall.rank);
   shortfall.peak = largest_program(largest, memory).memory.peak;
   shortfall.smallest.arena_bytes = shortfall.arena_bytes;
@@ -131,10 +146,12 @@ std::optional<MemoryShortfall> find_shortfall(const Job& job, const JobPrograms&
 
 std::string shortfall_text(const MemoryShortfall& shortfall) {
   const auto size = [&](uint64_t num_bytes) { return size_text(num_bytes, shortfall); };
-  std::string text =
-      concat("the run does not fit ", flag_of(shortfall.memory), " ", size(shortfall.limit_bytes), ": rank ",
-             shortfall.rank, " needs ", size(shortfall.arena_bytes), " (", class_list(shortfall.peak), ")");
-  return text + offers_of(shortfall);
+  const std::string text = concat("the run does not fit ", flag_of(shortfall.memory), " ", size(shortfall.limit_bytes),
+                                  ": rank ", shortfall.rank, " needs ", size(shortfall.arena_bytes));
+  if (shortfall.copy_bytes)
+    return concat(text, ", ", human_bytes(shortfall.copy_bytes), " of it for the copy of its state that --save-async ",
+                  "writes; raise --host-memory, or leave --save-async out");
+  return concat(text, " (", class_list(shortfall.peak), ")", offers_of(shortfall));
 }
 
 std::string offers_text(const Job& job, const Log& log) {

@@ -23,6 +23,7 @@ struct MemoryShortfall {
   uint32_t memory = TSR_MEMORY_DEVICE;  ///< or TSR_MEMORY_HOST
   int rank = 0;                         ///< the rank that needs the most
   uint64_t arena_bytes = 0, limit_bytes = 0;
+  uint64_t copy_bytes = 0;  ///< of them, where only they make it too large: those that --save-async copies
   BytesByClass peak;
   /// Of the device: the largest unit, when its parameters and their gradient do not fit even alone.
   std::string unit;
