@@ -1,7 +1,7 @@
 // Opens output files without destroying anything (decision 0023). Files are compared by device and inode, not by name,
 // so a link to the training data is recognised; a file is ours if it begins like our output. The check runs twice:
 // before the start, without opening anything for writing, so that a wrong path fails before an hour of planning, and
-// again when the file is opened.
+// again when the file is opened. A file that is replaced stays until the new one is whole (rename).
 
 #include "base/output_file.h"
 
@@ -124,6 +124,27 @@ std::string why_not_open(const std::string& path, int error) {
   return concat("cannot be written: ", std::strerror(error));
 }
 
+/// Where a file can be made that then takes the name of this one: its folder, if it is or may become a plain file.
+/// Empty: it is written in its place, as are a FIFO, a terminal, and what a descriptor of some process has open.
+std::string path_to_replace(const std::string& path) {
+  std::error_code error;
+  const fs::path folder = fs::absolute(path, error).parent_path();
+  if (folder == "/dev" || lies_in(folder, "/proc")) return "";
+  struct stat file {};
+  if (::stat(path.c_str(), &file) != 0) return path;
+  if (!S_ISREG(file.st_mode)) return "";
+  const fs::path real = fs::canonical(path, error);  // a link stays one
+  return error ? "" : real.string();
+}
+
+/// In its place, with the permissions of the file that it replaces. -1: it cannot be made.
+int open_partial(const std::string& partial, const std::string& path) {
+  const int descriptor = ::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  struct stat old {};
+  if (descriptor >= 0 && ::stat(path.c_str(), &old) == 0) static_cast<void>(::fchmod(descriptor, old.st_mode & 07777));
+  return descriptor;
+}
+
 int open_output(const Output& output, bool append) {
   const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (append ? O_APPEND : O_TRUNC);
   const int descriptor = ::open(output.path.c_str(), flags, 0666);
@@ -166,11 +187,19 @@ OutputFile::OutputFile(const Output& output) : name_(name_of(output)) {
   const bool is_file = fs::is_regular_file(output.path, none);
   const bool append = output.old == Output::Old::append && !(output.overwrite && is_file && !is_ours(output));
   ends_in_half_line_ = append && is_file && is_cut(output.path);
+  if (output.old == Output::Old::replace) path_ = path_to_replace(output.path);
+  if (!path_.empty()) {
+    partial_path_ = concat(path_, ".", ::getpid(), ".partial");
+    descriptor_ = open_partial(partial_path_, path_);
+    if (descriptor_ >= 0) return;
+    partial_path_.clear();  // a folder in which no file may be made has one that may be written
+  }
   descriptor_ = open_output(output, append);
 }
 
 OutputFile::~OutputFile() {
   if (descriptor_ > STDERR_FILENO) ::close(descriptor_);
+  if (!partial_path_.empty()) ::unlink(partial_path_.c_str());
 }
 
 void OutputFile::fail() const {
@@ -186,6 +215,19 @@ void OutputFile::write(std::string_view bytes) {
     if (done < 0 && errno != EINTR) fail();
     if (done > 0) bytes.remove_prefix(static_cast<size_t>(done));
   }
+}
+
+void OutputFile::commit() {
+  if (partial_path_.empty()) return;
+  if (::fsync(descriptor_) != 0 || ::rename(partial_path_.c_str(), path_.c_str()) != 0) fail();
+  partial_path_.clear();
+}
+
+void write_output(const Output& output, std::initializer_list<std::string_view> parts) {
+  OutputFile file(output);
+  for (const std::string_view part : parts)
+    file.write(part);
+  file.commit();
 }
 
 }  // namespace tessera::host

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,27 +42,35 @@ std::string refusal_of(const Output& output);
 /// The same of a folder in which files are made.
 std::string refusal_of_folder(const std::string& flag, const std::string& path, const std::vector<JobInput>& inputs);
 
-/// An open output. [control-thread]
+/// An open output. One that replaces a file is written beside it, into `path`.PID.partial, so that the old one stays
+/// until the new one is whole. [control-thread]
 class OutputFile {
  public:
-  /// Opens it to append or truncates it. Never waits: a FIFO without a reader is an error. Throws INVALID_ARGUMENT with
-  /// refusal_of(), UNAVAILABLE with the system's reason.
+  /// Opens it. Never waits: a FIFO without a reader is an error. Throws INVALID_ARGUMENT with refusal_of(), UNAVAILABLE
+  /// with the system's reason.
   explicit OutputFile(const Output& output);
+  /// Removes what was not committed.
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
   /// Writes all bytes, with a single write(2) if the system takes them at once. Throws UNAVAILABLE.
   void write(std::string_view bytes);
+  /// All is written: the file takes its name. Nothing to do for one that is appended to. Throws UNAVAILABLE.
+  void commit();
   /// The existing file ends within a line: its writer was stopped there.
   bool ends_in_half_line() const { return ends_in_half_line_; }
 
  private:
   [[noreturn]] void fail() const;
 
-  std::string name_;  // "--metrics m.jsonl"
+  std::string name_;                 // "--metrics m.jsonl"
+  std::string path_, partial_path_;  // partial_path_ is empty where the file is written in its place
   int descriptor_ = -1;
   bool ends_in_half_line_ = false;
 };
+
+/// Replaces an output by these bytes, all or nothing where it is a file. Throws what OutputFile throws.
+void write_output(const Output& output, std::initializer_list<std::string_view> parts);
 
 }  // namespace tessera::host

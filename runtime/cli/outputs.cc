@@ -191,6 +191,22 @@ void check_distinct(const TrainConfig& config) {
   if (!trace.empty()) refuse(refusal_beside_record(config.out, "--profile-out", trace));
 }
 
+/// Metrics up to the first line that cannot be written: what the run has done is saved before it ends with the error.
+struct StoppingMetrics {
+  std::unique_ptr<MetricsWriter> writer;
+  std::string error;
+
+  template <class Line>
+  void write(const Line& line) {
+    if (!error.empty()) return;
+    try {
+      writer->write(line);
+    } catch (const Error& failure) {
+      error = failure.what();
+    }
+  }
+};
+
 }  // namespace
 
 void check_outputs(const Job& job, const ParsedFlags& flags) {
@@ -212,18 +228,19 @@ RankObserver write_outputs(const Job& job, int rank) {
   RankObserver observer;
   if (rank != 0) return observer;
   observer.on_trace = [output = trace_output(job, inputs_of(job))](const std::string& trace) {
-    OutputFile(output).write(output.path.ends_with(".gz") ? gzip(trace) : trace);
+    write_output(output, {output.path.ends_with(".gz") ? gzip(trace) : trace});
   };
   if (job.config.metrics.empty()) return observer;
-  const auto writer = std::make_shared<std::unique_ptr<MetricsWriter>>();
-  observer.on_start = [writer, output = metrics_output(job, inputs_of(job))](RunMetrics run) {
+  const auto metrics = std::make_shared<StoppingMetrics>();
+  observer.on_start = [metrics, output = metrics_output(job, inputs_of(job))](RunMetrics run) {
     run.version = TESSERA_VERSION;
     run.environment = run_environment();
-    *writer = std::make_unique<MetricsWriter>(output, run);
+    metrics->writer = std::make_unique<MetricsWriter>(output, run);
   };
-  observer.on_step = [writer](const StepMetrics& step) { (*writer)->write(step); };
-  observer.on_save = [writer](const SaveMetrics& save) { (*writer)->write(save); };
-  observer.on_eval = [writer](const EvalMetrics& evaluation) { (*writer)->write(evaluation); };
+  observer.on_step = [metrics](const StepMetrics& step) { metrics->write(step); };
+  observer.on_save = [metrics](const SaveMetrics& save) { metrics->write(save); };
+  observer.on_eval = [metrics](const EvalMetrics& evaluation) { metrics->write(evaluation); };
+  observer.output_error = [metrics] { return metrics->error; };
   return observer;
 }
 
@@ -232,7 +249,7 @@ void check_svg(const Job& job, const ParsedFlags& flags) {
 }
 
 void write_svg(const Job& job, const std::string& path, const std::string& drawing) {
-  OutputFile(svg_output(job, path, inputs_of(job))).write(drawing);
+  write_output(svg_output(job, path, inputs_of(job)), {drawing});
 }
 
 void check_rates(const Job& job, const ParsedFlags& flags) {
@@ -240,7 +257,7 @@ void check_rates(const Job& job, const ParsedFlags& flags) {
 }
 
 void write_rates(const Job& job, const std::string& path, const std::string& rates) {
-  OutputFile(rates_output(job, path, inputs_of(job))).write(rates);
+  write_output(rates_output(job, path, inputs_of(job)), {rates});
 }
 
 }  // namespace tessera::host

@@ -68,7 +68,7 @@ int report_command(std::span<const std::string> arguments) {
     std::cout << page;
     return 0;
   }
-  OutputFile(output).write(page);
+  write_output(output, {page});
   std::cout << "wrote " << path << '\n';
   return 0;
 }

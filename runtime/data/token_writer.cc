@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cstring>
-#include <filesystem>
 #include <limits>
 
 #include "base/concat.h"
@@ -35,15 +34,7 @@ void write_token_file(const Output& output, std::span<const uint16_t> tokens) {
   header[1] = kVersion;
   header[2] = static_cast<int32_t>(static_cast<uint32_t>(tokens.size()));
   header[kMarkPlace] = kMark;
-  OutputFile file(output);
-  try {
-    file.write(bytes_of(std::as_bytes(std::span(header))));
-    file.write(bytes_of(std::as_bytes(tokens)));
-  } catch (const Error&) {  // half a file would be read as a whole one
-    std::error_code ignored;
-    if (std::filesystem::is_regular_file(output.path, ignored)) std::filesystem::remove(output.path, ignored);
-    throw;
-  }
+  write_output(output, {bytes_of(std::as_bytes(std::span(header))), bytes_of(std::as_bytes(tokens))});
 }
 
 bool begins_like_token_file(std::string_view begin) {

@@ -12,8 +12,8 @@ namespace tessera::host {
 /// Largest number of tokens of a vocabulary whose tokens fit.
 inline constexpr int64_t kMostTokensOfAFile = int64_t{1} << 16;
 
-/// Writes an llm.c file: header and uint16 tokens. Throws what OutputFile throws, and INVALID_ARGUMENT for more tokens
-/// than the header can count.
+/// Writes an llm.c file: header and uint16 tokens. Throws what write_output() throws, and INVALID_ARGUMENT for more
+/// tokens than the header can count.
 void write_token_file(const Output& output, std::span<const uint16_t> tokens);
 
 /// Whether a file that begins like this was written by write_token_file.

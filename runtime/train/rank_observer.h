@@ -23,6 +23,9 @@ struct RankObserver {
   std::function<void(const EvalMetrics&)> on_eval = [](const EvalMetrics&) {};
   /// On rank 0, after the last step of --profile: the trace of all ranks, as the text of a file.
   std::function<void(const std::string& trace)> on_trace = [](const std::string&) {};
+  /// Why an output cannot be written, a sentence; empty: it can. The run then stops after its step, saves, and ends
+  /// with it.
+  std::function<std::string()> output_error = [] { return std::string(); };
   /// Before and after each step: what signals have asked of this process so far.
   std::function<SignalRequests()> requests = [] { return SignalRequests{}; };
   /// After the last step, while everything is still open.

@@ -2,11 +2,13 @@
 
 #include <string.h>
 
+#include "base/concat.h"
+
 namespace tessera::host {
 
 StepRequests AgreedRequests::before_step() {
   const SignalRequests asked = asked_();
-  return {asked.stop_signal != 0, asked.num_saves > num_saves_};
+  return {asked.stop_signal != 0 || output_failed_(), asked.num_saves > num_saves_};
 }
 
 // Schedulers send SIGUSR1 to all ranks, which do not receive it in the same step: the first that did has all of them
@@ -16,9 +18,10 @@ void AgreedRequests::after_step(const StepRequests& requested) {
   if (saves()) num_saves_ = asked_().num_saves;
 }
 
-std::string AgreedRequests::who_stops() const {
+std::string AgreedRequests::why_it_stops() const {
   const int signal = asked_().stop_signal;
-  return signal == 0 ? "a signal to another rank" : std::string("SIG") + ::sigabbrev_np(signal);
+  if (signal != 0) return concat("as SIG", ::sigabbrev_np(signal), " asked");
+  return output_failed_() ? "as an output cannot be written" : "as a signal to another rank asked";
 }
 
 }  // namespace tessera::host

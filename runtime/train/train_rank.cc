@@ -190,6 +190,7 @@ void train_rank(const Job& job, const RunData& data, const RankInfo& info, const
   barrier(info, job.mesh.num_ranks(), "end", job.config.timeout_ms, log);
   if (info.rank == 0) report_end(log, job, runtime, end, {meter.measure(), moves.in_run(), times, profiler.time_use()});
   if (!end.save_error.empty()) throw Error(TSR_E_UNAVAILABLE, unsaved_text(job, end));
+  if (const std::string error = observer.output_error(); !error.empty()) throw Error(TSR_E_UNAVAILABLE, error);
 }
 
 }  // namespace tessera::host

@@ -62,7 +62,7 @@ class TrainLoop {
         reader_(parts.data.training->reader(dataset_use(parts.job))),
         scaler_(parts.runtime.scales_loss()),
         lost_(parts.job, parts.info, parts.runtime),
-        requests_(parts.observer.requests),
+        requests_(parts.observer.requests, [&parts] { return !parts.observer.output_error().empty(); }),
         evaluations_(parts),
         report_(parts.first_log, parts.job, state.step) {
     if (state.step == 0) return;
@@ -84,7 +84,7 @@ class TrainLoop {
       saver_.poll();
       if (!is_last() && requests_.stops()) {  // before an evaluation, which may take longer than a stop may
         best_loss_.reset();
-        end.stopped_by = requests_.who_stops();
+        end.why_stopped = requests_.why_it_stops();
         break;
       }
       evaluate_if_due();
@@ -93,7 +93,7 @@ class TrainLoop {
     report_.end();
     end.last_step = state_.step;
     parts_.profiler.end();
-    if (end.stopped_by.empty())
+    if (end.why_stopped.empty())
       lost_.after_last_step();
     else if (saver_.is_on())
       lost_.before_saving();

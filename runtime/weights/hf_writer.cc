@@ -114,8 +114,9 @@ class FolderWriter {
 
   void write_text(const std::string& name, const std::string& text) {
     // No file that is there already counts as ours, so none is replaced.
-    OutputFile({.flag = "OUT", .path = output_.folder + "/" + name, .is_ours = [](std::string_view) { return false; }})
-        .write(text);
+    write_output(
+        {.flag = "OUT", .path = output_.folder + "/" + name, .is_ours = [](std::string_view) { return false; }},
+        {text});
   }
 
  private:

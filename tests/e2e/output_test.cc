@@ -207,8 +207,30 @@ TEST(Metrics, ThatCannotBeWrittenEndTheRun) {
                  {"--metrics (standard output) cannot be written: it is closed"});
   const std::string file = job.folder.path("m.jsonl"), limited = "ulimit -f 1; ";  // 1 KiB
   const std::string unlimited_errors = "2>&1 | cat >&2; exit ${PIPESTATUS[0]}";
-  expect_message(in_shell(job.train({"--metrics", file}), unlimited_errors, limited), 1,
+  expect_message(in_shell(job.train({"--metrics", file, "--log-level=error"}), unlimited_errors, limited), 1,
                  {"--metrics " + file + " cannot be written: File too large"});
+}
+
+// What the run has done is not lost with them.
+TEST(Metrics, ThatCannotBeWrittenStopTheRunAfterACheckpoint) {
+  const Job job;
+  for (const char* nproc : {"--nproc=1", "--nproc=2"}) {
+    const std::string saved = job.folder.path(std::string("saved") + nproc);
+    Words words = job.train({"--metrics=-", "--save", saved, nproc});
+    std::ranges::replace(words, "--steps=6", "--steps=100000");
+    expect_message(in_shell(words, "| head -3; exit ${PIPESTATUS[0]}"), 1,
+                   {"--metrics (standard output) cannot be written: Broken pipe",
+                    "of 100000, as an output cannot be written; continue it with --resume " + saved});
+    EXPECT_FALSE(file_bytes(saved + "/latest").empty());
+  }
+}
+
+TEST(Trace, ThatCannotBeWrittenIsWarnedOf) {
+  const Job job;
+  for (const char* nproc : {"--nproc=1", "--nproc=2"})
+    expect_message(run_command(job.train({"--profile=2:3", "--profile-out=/dev/full", nproc})), 0,
+                   {"no trace: --profile-out /dev/full cannot be written: No space left on device; the run continues",
+                    "done: 6 steps"});
 }
 
 TEST(Metrics, AFifoWithoutAReaderIsRefused) {

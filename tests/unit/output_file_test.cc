@@ -41,8 +41,41 @@ TEST(OutputFile, ANewOneAppearsOnlyWhenItIsOpened) {
   const Output out = output(folder.path("new"));
   EXPECT_EQ(refusal_of(out), "");
   EXPECT_FALSE(std::filesystem::exists(out.path));
-  OutputFile(out).write("text");
+  write_output(out, {"te", "xt"});
   EXPECT_EQ(file_bytes(out.path), "text");
+}
+
+TEST(OutputFile, TheOldOneStaysUntilTheNewOneIsWhole) {
+  const TempFolder folder;
+  const std::string path = folder.write("old", "ours 1");
+  std::filesystem::permissions(path, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  std::filesystem::create_symlink("old", folder.path("link"));
+  const auto num_files = [&] { return std::distance(std::filesystem::directory_iterator(folder.path()), {}); };
+  {
+    OutputFile file(output(folder.path("link")));
+    file.write("ours, half");
+    EXPECT_EQ(file_bytes(path), "ours 1");
+  }
+  EXPECT_EQ(file_bytes(path), "ours 1") << "nothing was committed";
+  EXPECT_EQ(num_files(), 2);
+  write_output(output(folder.path("link")), {"ours 2"});
+  EXPECT_EQ(file_bytes(path), "ours 2");
+  EXPECT_TRUE(std::filesystem::is_symlink(folder.path("link")));
+  EXPECT_EQ(std::filesystem::status(path).permissions(),
+            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  EXPECT_EQ(num_files(), 2);
+}
+
+// A file that may be written in a folder that may not, and what others have open, are written in their place.
+TEST(OutputFile, WithoutPlaceBesideItIsReplacedWhereItIs) {
+  const TempFolder folder;
+  const std::string name = std::string(250, 'n'), path = folder.write(name, "ours 1");  // too long for another end
+  write_output(output(path), {"ours 2"});
+  EXPECT_EQ(file_bytes(path), "ours 2");
+  const int open = ::open(folder.write("open", "ours 1").c_str(), O_RDONLY | O_CLOEXEC);
+  write_output(output("/proc/self/fd/" + std::to_string(open)), {"ours 2"});
+  ::close(open);
+  EXPECT_EQ(file_bytes(folder.path("open")), "ours 2");
 }
 
 TEST(OutputFile, OursIsReplacedOrContinued) {
@@ -51,7 +84,7 @@ TEST(OutputFile, OursIsReplacedOrContinued) {
   OutputFile(output(path, Output::Old::append)).write("ours 2");
   EXPECT_EQ(file_bytes(path), "ours 1\nours 2");
   EXPECT_TRUE(OutputFile(output(path, Output::Old::append)).ends_in_half_line());
-  OutputFile(output(path)).write("ours 3");
+  write_output(output(path), {"ours 3"});
   EXPECT_EQ(file_bytes(path), "ours 3");
 }
 
@@ -61,9 +94,9 @@ TEST(OutputFile, AnotherFileIsReplacedOnlyWhenAskedTo) {
     Output out = output(folder.write("notes", "three years of work"), old);
     expect_refusal(out, {"was not written by tessera", "--overwrite"});
     out.overwrite = true;
-    OutputFile(out).write("ours");
+    write_output(out, {"ours"});
     EXPECT_EQ(file_bytes(out.path), "ours");
-    OutputFile(out).write("ours");  // what is ours is continued all the same
+    write_output(out, {"ours"});  // what is ours is continued all the same
     EXPECT_EQ(file_bytes(out.path), old == Output::Old::append ? "oursours" : "ours");
   }
 }

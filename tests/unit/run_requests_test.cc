@@ -79,8 +79,8 @@ TEST_F(InStep, OneRankStopsAll) {
   expect_all(false, false);
   step();
   expect_all(true, false);
-  EXPECT_EQ(ranks_[1].who_stops(), "SIGTERM");
-  EXPECT_EQ(ranks_[0].who_stops(), "a signal to another rank");
+  EXPECT_EQ(ranks_[1].why_it_stops(), "as SIGTERM asked");
+  EXPECT_EQ(ranks_[0].why_it_stops(), "as a signal to another rank asked");
 }
 
 TEST_F(InStep, AWishToSaveIsServedOnceWhoeverWasAsked) {

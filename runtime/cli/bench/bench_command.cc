@@ -134,7 +134,7 @@ RatesFile::RatesFile(const CommandLine& line) : path_(line.value("rates")), over
 
 void RatesFile::write(const Rates& rates) const {
   if (!is_wanted()) return;
-  OutputFile(rates_output(path_, overwrite_)).write(rates_json(rates));
+  write_output(rates_output(path_, overwrite_), {rates_json(rates)});
   std::cout << "# wrote the rates to " << path_ << '\n';
 }
 

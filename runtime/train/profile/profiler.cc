@@ -159,7 +159,11 @@ void Profiler::gather(const Trace& header, const std::string& own_events) {
   std::vector<std::string> events{own_events};
   for (int rank = 1; rank < header.num_ranks; ++rank)
     events.push_back(receive(*info_.store, rank, job_.config.timeout_ms));
-  observer_.on_trace(trace_file(header, events));
+  try {
+    observer_.on_trace(trace_file(header, events));
+  } catch (const Error& error) {
+    return first_log_.warning("no trace: ", error.what(), "; the run continues");
+  }
   const std::string path = trace_path(job_.config);
   if (!is_standard_output(path))
     first_log_.info("trace: --profile ", print_steps(*job_.config.profile), " is in ", path, "; tessera trace ", path,

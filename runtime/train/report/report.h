@@ -36,8 +36,8 @@ void report_evaluation(const Log& log, const EvalMetrics& result);
 /// The end of a run that did not fail.
 struct RunEnd {
   int64_t last_step = 0;
-  std::string stopped_by;  ///< what stopped it before its last step; empty: nothing
-  int64_t saved_step = 0;  ///< of the last checkpoint; 0: none
+  std::string why_stopped;  ///< before its last step: "as SIGTERM asked"; empty: it was not
+  int64_t saved_step = 0;   ///< of the last checkpoint; 0: none
   std::string
       save_error;  ///< why the one after the last step could not be written; empty: it was, or none was asked for
   std::optional<double> loss, smoothed_loss;  ///< of the last step, and with those before it

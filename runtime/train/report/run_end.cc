@@ -101,8 +101,8 @@ std::string planned_text(const RankRuntime& runtime) {
 
 std::string ending_text(const Job& job, const RunEnd& end) {
   if (!job.trains) return "done";
-  if (end.stopped_by.empty()) return concat("done: ", job.config.steps, job.config.steps == 1 ? " step" : " steps");
-  return concat("stopped after step ", end.last_step, " of ", job.config.steps, ", as ", end.stopped_by, " asked; ",
+  if (end.why_stopped.empty()) return concat("done: ", job.config.steps, job.config.steps == 1 ? " step" : " steps");
+  return concat("stopped after step ", end.last_step, " of ", job.config.steps, ", ", end.why_stopped, "; ",
                 end.saved_step == end.last_step ? concat("continue it with --resume ", job.config.save)
                 : end.saved_step                ? concat("the last checkpoint is of step ", end.saved_step)
                                                 : std::string("nothing was saved"));
