@@ -54,7 +54,7 @@ class StandardErrorSink final : public spdlog::sinks::base_sink<std::mutex> {
   void set_status(std::string_view text) {
     const std::lock_guard lock(mutex_);
     const std::string before = std::move(status_);
-    status_ = first_columns(text, terminal_columns() - 1);
+    status_ = is_in_foreground() ? first_columns(text, terminal_columns() - 1) : "";
     if (!before.empty() || !status_.empty()) write_standard_error(std::string(clear_line()) + status_);
   }
 
@@ -63,7 +63,7 @@ class StandardErrorSink final : public spdlog::sinks::base_sink<std::mutex> {
     spdlog::memory_buf_t formatted;
     formatter_->format(message, formatted);
     const std::string_view line(formatted.data(), formatted.size());
-    std::string text(clear_line());
+    std::string text(is_in_foreground() ? clear_line() : "");
     if (standard_error().has_colors && message.color_range_end > message.color_range_start) {
       text += line.substr(0, message.color_range_start);
       text += color_of(message.level);
@@ -73,7 +73,7 @@ class StandardErrorSink final : public spdlog::sinks::base_sink<std::mutex> {
     } else {
       text += line;
     }
-    write_standard_error(text + status_);
+    write_standard_error(is_in_foreground() ? text + status_ : text);
   }
   void flush_() override {}
 

@@ -50,6 +50,11 @@ const Terminal& standard_error() {
   return terminal;
 }
 
+bool is_in_foreground() {
+  const pid_t group = ::tcgetpgrp(STDERR_FILENO);
+  return group < 0 || group == ::getpgrp();
+}
+
 int terminal_columns() {
   winsize size{};
   return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;

@@ -17,6 +17,8 @@ struct Terminal {
 
 /// Reads the environment when it is first called; after that also safe in signal handlers. [any-thread]
 const Terminal& standard_error();
+/// Whether a line may be drawn there now: a shell's background job shares the terminal with what is typed. [any-thread]
+bool is_in_foreground();
 /// The width of its window now; 80 if unknown. [any-thread]
 int terminal_columns();
 

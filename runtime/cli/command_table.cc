@@ -34,12 +34,20 @@ std::vector<FlagText> of_syntax() {
   return flag_texts(syntax());
 }
 
-/// Of all parts, each once.
+/// Of all parts, in groups that name the part.
 std::vector<FlagText> of_bench() {
-  std::vector<FlagText> texts = flag_texts(FlagSet::bench);
-  for (const CommandSyntax* part : {&bench_comm_syntax(), &bench_device_syntax(), &bench_disk_syntax()})
-    for (FlagText& text : flag_texts(*part))
-      if (std::ranges::find(texts, text.name, &FlagText::name) == texts.end()) texts.push_back(std::move(text));
+  std::vector<FlagText> texts;
+  for (const auto& [part, syntax] : {std::pair("bench comm", &bench_comm_syntax()),
+                                     {"bench device", &bench_device_syntax()},
+                                     {"bench disk", &bench_disk_syntax()}})
+    for (FlagText& text : flag_texts(*syntax)) {
+      text.group = part;
+      texts.push_back(std::move(text));
+    }
+  for (FlagText& text : flag_texts(FlagSet::bench)) {
+    text.group = concat("bench rates: ", text.group);
+    texts.push_back(std::move(text));
+  }
   return texts;
 }
 

@@ -16,6 +16,7 @@ struct Subcommand {
   std::string_view what;      ///< for one line of the help
   /// Takes the arguments after the name, and all of argv; returns the exit code.
   int (*run)(std::span<const std::string> arguments, const std::vector<std::string>& argv);
+  /// By group; `bench` has those of each part.
   std::vector<FlagText> (*flags)();
 };
 

@@ -2,8 +2,8 @@
 // --help also uses. The build writes them to files for installation. In bash's script a flag with a value has a line,
 // and a command one with its words and flags; a value that the help calls FILE or PATH completes the names of files:
 //
-//     'train --recompute') COMPREPLY=($(compgen -W 'none full attention' -- "$word")); return ;;
-//     'train --metrics') COMPREPLY=($(compgen -f -W '' -- "$word")); return ;;
+//     'train --recompute') mapfile -t COMPREPLY < <(compgen -W 'none full attention' -- "$word"); return ;;
+//     'train --metrics') mapfile -t COMPREPLY < <(compgen -f -W '' -- "$word"); return ;;
 //     bench) words='comm device disk rates' flags='--rates --model ... ' ;;
 
 #include <algorithm>
@@ -18,6 +18,21 @@
 namespace tessera::host {
 namespace {
 
+std::string names_of_commands() {
+  std::string names;
+  for (const Subcommand& command : commands())
+    names += concat(names.empty() ? "" : " ", command.name);
+  return names;
+}
+
+/// Each once: parts of a command may share some.
+std::vector<FlagText> flags_of(const Subcommand& command) {
+  std::vector<FlagText> flags;
+  for (FlagText& flag : command.flags())
+    if (std::ranges::find(flags, flag.name, &FlagText::name) == flags.end()) flags.push_back(std::move(flag));
+  return flags;
+}
+
 /// The completions of a value that the help writes as `full|every=K|FILE`: its literal words, and whether it may be a
 /// file.
 struct Choices {
@@ -29,6 +44,7 @@ Choices choices_of(std::string_view value) {
   Choices choices;
   for (const std::string_view part : split(value, '|')) {
     const bool is_literal = part.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789.-_") == part.npos;
+    if (part == "COMMAND") choices.words += names_of_commands();
     if (is_literal && !part.empty()) choices.words += concat(choices.words.empty() ? "" : " ", part);
     for (const char* name : {"FILE", "FOLDER", "PATH", "CHECKPOINT", "IN"})
       choices.is_file |= part.starts_with(name);
@@ -48,13 +64,6 @@ std::string replaced(std::string_view text, char what, std::string_view by) {
   return result;
 }
 
-std::string names_of_commands() {
-  std::string names;
-  for (const Subcommand& command : commands())
-    names += concat(names.empty() ? "" : " ", command.name);
-  return names;
-}
-
 // Bash cuts words at "=", so "--flag=va" is three words: "before" is then two words back.
 constexpr std::string_view kBashHead = R"(# bash completion for tessera, written by `tessera completion bash`
 _tessera() {
@@ -66,25 +75,25 @@ _tessera() {
 /// A flag's value is completed after a space and after '='.
 std::string bash_completion() {
   std::string text(kBashHead), flags;
-  text += concat("  if [ \"$COMP_CWORD\" = 1 ]; then\n    COMPREPLY=($(compgen -W '", names_of_commands(),
-                 " --help --version' -- \"$word\"))\n    return\n  fi\n  case \"$command $before\" in\n");
+  text += concat("  if [ \"$COMP_CWORD\" = 1 ]; then\n    mapfile -t COMPREPLY < <(compgen -W '", names_of_commands(),
+                 " --help --version' -- \"$word\")\n    return\n  fi\n  case \"$command $before\" in\n");
   for (const Subcommand& command : commands()) {
     flags += concat("    ", command.name, ") words='", first_word(command).words, "' flags='");
-    for (const FlagText& flag : command.flags()) {
+    for (const FlagText& flag : flags_of(command)) {
       flags += concat("--", flag.name, " ");
       if (flag.value.empty()) continue;
       const Choices choices = choices_of(flag.value);
-      text += concat("    '", command.name, " --", flag.name, "') COMPREPLY=($(compgen ", choices.is_file ? "-f " : "",
-                     "-W '", choices.words, "' -- \"$word\")); return ;;\n");
+      text += concat("    '", command.name, " --", flag.name, "') mapfile -t COMPREPLY < <(compgen ",
+                     choices.is_file ? "-f " : "", "-W '", choices.words, "' -- \"$word\"); return ;;\n");
     }
     flags += "' ;;\n";
   }
   return text + "  esac\n  case $command in\n" + flags +
          "  esac\n"
-         "  if [ \"${word:0:1}\" = - ]; then\n    COMPREPLY=($(compgen -W \"$flags\" -- \"$word\"))\n"
+         "  if [ \"${word:0:1}\" = - ]; then\n    mapfile -t COMPREPLY < <(compgen -W \"$flags\" -- \"$word\")\n"
          "  elif [ \"$COMP_CWORD\" = 2 ] && [ -n \"$words\" ]; then\n"
-         "    COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n"
-         "  else\n    COMPREPLY=($(compgen -f -- \"$word\"))\n  fi\n}\n"
+         "    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$word\")\n"
+         "  else\n    mapfile -t COMPREPLY < <(compgen -f -- \"$word\")\n  fi\n}\n"
          "complete -o filenames -F _tessera tessera\n";
 }
 
@@ -115,7 +124,7 @@ std::string zsh_completion() {
       "  (( CURRENT-- ))\n  case $command in\n";
   for (const Subcommand& command : commands()) {
     text += concat("    ", command.name, ") _arguments");
-    for (const FlagText& flag : command.flags()) {
+    for (const FlagText& flag : flags_of(command)) {
       const std::string value = flag.value.empty() ? "" : zsh_action(flag.value, choices_of(flag.value));
       text += concat(" \\\n      '", flag.is_repeatable ? "*" : "", "--", flag.name, value.empty() ? "" : "=", "[",
                      zsh_quoted(flag.help), "]", value, "'");
@@ -164,21 +173,46 @@ std::string manual_of_all() {
   return text + ".SH EXIT STATUS\n0 success, 1 the run failed, 2 wrong usage, 128 + N ended by signal N\n";
 }
 
+constexpr std::string_view kCompletionHelp =
+    "usage: tessera completion bash|zsh\n\n"
+    "Prints the completion script of this shell. For this shell alone:\n"
+    "  source <(tessera completion bash)\n";
+constexpr std::string_view kManualHelp =
+    "usage: tessera manual [COMMAND]\n\n"
+    "Prints the manual page of a command, or that of tessera, for man:\n"
+    "  tessera manual train | man -l -\n";
+
+bool asks_for_help(std::span<const std::string> arguments) {
+  return arguments.size() == 1 && (arguments[0] == "--help" || arguments[0] == "-h");
+}
+
 }  // namespace
 
 int completion_command(std::span<const std::string> arguments) {
-  const std::string shell = arguments.size() == 1 ? arguments[0] : "";
-  if (shell != "bash" && shell != "zsh")
-    throw UsageError("tessera completion needs a shell; give tessera completion bash or tessera completion zsh");
+  if (asks_for_help(arguments)) {
+    std::cout << kCompletionHelp;
+    return 0;
+  }
+  const std::string shell = arguments.empty() ? "" : arguments[0];
+  if (arguments.size() != 1 || (shell != "bash" && shell != "zsh"))
+    throw UsageError(concat("tessera completion takes one shell, bash or zsh",
+                            shell.empty() ? "" : concat(", not '", shell, "'"), "; give tessera completion bash"));
   std::cout << (shell == "bash" ? bash_completion() : zsh_completion());
   return 0;
 }
 
 int manual_command(std::span<const std::string> arguments) {
+  if (asks_for_help(arguments)) {
+    std::cout << kManualHelp;
+    return 0;
+  }
   const std::string name = arguments.empty() ? "tessera" : arguments[0];
   const auto command = std::ranges::find(commands(), name, &Subcommand::name);
-  if (arguments.size() > 1 || (name != "tessera" && command == commands().end()))
-    throw UsageError("tessera manual prints the page of one command; give its name, or none for the page of tessera");
+  if (arguments.size() > 1)
+    throw UsageError("tessera manual prints the page of one command; give one name, or none for the page of tessera");
+  if (name != "tessera" && command == commands().end())
+    throw UsageError(concat("tessera has no command '", name, "'; give one of ", names_of_commands(),
+                            ", or none for the page of tessera"));
   std::cout << (name == "tessera" ? manual_of_all() : manual_of(*command));
   return 0;
 }

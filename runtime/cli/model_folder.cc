@@ -8,6 +8,7 @@
 #include "cli/model_folder.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/concat.h"
 #include "checkpoint/checkpoint.h"
@@ -43,9 +44,11 @@ ModelFolder open_model_folder(const std::string& folder) {
     const int64_t seq_len = trained_seq_len(checkpoint->index().run);
     return {std::move(named), std::move(checkpoint), seq_len};
   }
+  constexpr std::string_view kGive = "; give a checkpoint, or a folder with config.json and model.safetensors";
+  if (!std::filesystem::exists(folder) && !is_model_folder(folder))
+    throw UsageError(concat("there is no folder ", folder, kGive));
   if (!is_model_folder(folder) || find_weight_files(folder).paths.empty())
-    throw UsageError(
-        concat(folder, " has no weights; give a checkpoint, or a folder with config.json and model.safetensors"));
+    throw UsageError(concat(folder, " has no weights", kGive));
   ModelFolder model{find_architecture(folder), nullptr, 0};
   // Names and shapes of parameters do not depend on the batch.
   const Model built = model.architecture().build({.batch = 1, .seq = 1});

@@ -111,6 +111,10 @@ std::string without_own_rank(const RankEnd& end) {
   return text;
 }
 
+bool says_the_same(const RankEnd& a, const RankEnd& b) {
+  return a.failure->sentence == b.failure->sentence || without_own_rank(a) == without_own_rank(b);
+}
+
 }  // namespace
 
 std::string rank_name(const Participant& who) {
@@ -213,7 +217,7 @@ std::string failure_block(std::span<const RankEnd> ends) {
       ended.push_back(end.who.rank);
     else if (!end.failure)
       continue;
-    else if (cause.failure && without_own_rank(end) == without_own_rank(cause))
+    else if (cause.failure && says_the_same(end, cause))
       same.push_back(end.who.rank);
     else if (is_told(*end.failure))
       told.push_back(end.who.rank);

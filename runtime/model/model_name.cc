@@ -113,6 +113,9 @@ NamedArchitecture by_name(const std::string& given) {
 }
 
 const ArchitectureFamily& family_of(const ConfigFile& file) {
+  if (file.has("model") && file.has("data"))
+    file.refuse(TSR_E_INVALID_ARGUMENT, "model", "is the setting of a run, whose record this is; give the folder of a ",
+                "model, or the run's checkpoints, which are where it was told to --save");
   if (!file.has("model_type"))
     file.refuse(TSR_E_INVALID_ARGUMENT, "model_type", "is missing; ", model_types(), " is supported");
   const std::string type = file.text("model_type", "");
@@ -138,6 +141,10 @@ bool is_model_folder(const std::string& given) {
     if (is_name) return false;
     refuse("--model ", shown(given), " is not a folder; give the folder that holds config.json and model.safetensors");
   }
+  if (name_is_there(given + "/latest") && !name_is_there(given + "/config.json"))
+    refuse("--model ", shown(given),
+           ": the folder holds checkpoints; give the model that was trained, with --init-from ", shown(given),
+           " to start from their parameters or --resume ", shown(given), " to continue that run");
   if (!name_is_there(given + "/config.json"))
     refuse("--model ", shown(given), ": the folder holds no config.json; give the folder of a Hugging Face model");
   return true;

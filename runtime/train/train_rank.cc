@@ -189,7 +189,8 @@ void train_rank(const Job& job, const RunData& data, const RankInfo& info, const
   observer.on_end(runtime);
   barrier(info, job.mesh.num_ranks(), "end", job.config.timeout_ms, log);
   if (info.rank == 0) report_end(log, job, runtime, end, {meter.measure(), moves.in_run(), times, profiler.time_use()});
-  if (!end.save_error.empty()) throw Error(TSR_E_UNAVAILABLE, unsaved_text(job, end));
+  // All ranks know of it: rank 0 tells the job, and the others end because of it.
+  if (!end.save_error.empty()) throw Error(TSR_E_UNAVAILABLE, unsaved_text(job, end), info.rank == 0 ? -1 : 0);
   if (const std::string error = observer.output_error(); !error.empty()) throw Error(TSR_E_UNAVAILABLE, error);
 }
 

@@ -60,9 +60,14 @@ void refuse_foreign_weights(const std::string& folder) {
   if (why) throw Error(TSR_E_UNAVAILABLE, concat("cannot list the folder ", folder, ": ", why.message()));
   const auto foreign = std::ranges::find_if(names, looks_like_weights);
   if (foreign == names.end()) return;
-  throw Error(TSR_E_UNSUPPORTED,
-              concat(folder, " holds ", *foreign, " but neither ", kWholeFile, " nor ", kIndexFile,
-                     "; save the model as safetensors, or remove that file to start from random values"));
+  if (names.contains("index.json") && foreign->starts_with("rank-"))
+    throw Error(TSR_E_UNSUPPORTED,
+                concat(folder, " is a checkpoint; give --model the model that was trained, with ", "--init-from ",
+                       folder, " to start from these parameters or --resume ", folder, " to continue that run"));
+  throw Error(
+      TSR_E_UNSUPPORTED,
+      concat(folder, " holds ", *foreign, " but neither ", kWholeFile, " nor ", kIndexFile,
+             "; save the model as safetensors, or give a folder without that file to start from random values"));
 }
 
 /// Bytes [begin, end) of the file.

@@ -82,6 +82,16 @@ TEST(Terminal, HasOneLiveLineBelowTheLog) {
   }
 }
 
+TEST(Terminal, HasNoLiveLineOfAJobInTheBackground) {
+  std::vector<std::string> words = {"/bin/bash", "-c", "set -m; \"$@\" & wait $!", "bash"};
+  const std::vector<std::string> command = job({});
+  words.insert(words.end(), command.begin(), command.end());
+  const TerminalResult result = run_on_terminal(words, terminal(), kColumns);
+  EXPECT_EQ(result.exit_code, 0) << result.written;
+  EXPECT_EQ(live_lines(result.written), std::vector<std::string>()) << result.written;
+  EXPECT_NE(result.written.find("step   40/40"), std::string::npos) << result.written;
+}
+
 TEST(Terminal, FitsIntoFewColumns) {
   for (const int columns : {40, 60, 80}) {
     const TerminalResult run = run_on_terminal(job({}), terminal(), columns);
