@@ -32,6 +32,9 @@ std::string format(const char* pattern, Args... args) {
 /// A newline stays where two spaces follow: that is how continuation lines of our messages begin, and nothing else.
 std::string printable(std::string_view text);
 
+/// For a command to be pasted: in single quotes unless it has only characters that no shell treats.
+std::string shell_word(std::string_view word);
+
 /// `text` for HTML and SVG, in elements and in attributes with double quotes.
 std::string escaped_markup(std::string_view text);
 

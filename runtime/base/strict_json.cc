@@ -67,14 +67,17 @@ class StructureCheck {
 
 json parse_strict_json(std::string_view text, const std::string& where, int max_depth) {
   // The library takes a zero byte for the end of the text and ignores what follows.
-  if (text.find('\0') != std::string_view::npos) {
+  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff"))
+    throw Error(TSR_E_INVALID_ARGUMENT, concat(where, " is text in UTF-16; save it as UTF-8"));
+  if (text.find('\0') != std::string_view::npos)
     throw Error(TSR_E_INVALID_ARGUMENT, concat(where, " has a zero byte at position ", text.find('\0')));
-  }
   json parsed;
   try {
     parsed = json::parse(text, StructureCheck(where, max_depth));
   } catch (const json::exception& e) {
-    throw Error(TSR_E_INVALID_ARGUMENT, concat(where, " is not valid JSON: ", e.what()));
+    std::string_view why = e.what();  // "[json.exception.parse_error.101] parse error at line 1, column 1: ..."
+    if (const size_t end = why.find("] "); why.starts_with("[json.") && end != why.npos) why.remove_prefix(end + 2);
+    throw Error(TSR_E_INVALID_ARGUMENT, concat(where, " is not valid JSON: ", why));
   }
   if (!parsed.is_object()) throw Error(TSR_E_INVALID_ARGUMENT, concat(where, " is not a JSON object"));
   return parsed;

@@ -218,13 +218,31 @@ void check_profile_flags(FlagSet set, const TrainConfig& config) {
                             "; give steps from 1 to ", config.steps));
 }
 
+/// A flag without effect is a mistake, even where the result is well defined.
+void check_effects(FlagSet set, const TrainConfig& config) {
+  const TrainConfig usual;
+  const auto refuse = [](const char* flag, const char* why) {
+    throw UsageError(concat(flag, " has no effect ", why, ", or leave this out"));
+  };
+  if (config.optimizer == OptimizerKind::sgd && config.beta2 != usual.beta2)
+    refuse("--beta2", "with --optimizer sgd, whose momentum is --beta1; give --optimizer adamw");
+  if (config.optimizer == OptimizerKind::sgd && config.eps != usual.eps)
+    refuse("--eps", "with --optimizer sgd; give --optimizer adamw");
+  // Other commands also plan and measure what --offload might do.
+  if (set != FlagSet::train || !config.offload.empty()) return;
+  constexpr const char* kWithout = "without --offload; add it";
+  if (config.offload_chunk != usual.offload_chunk) refuse("--offload-chunk", kWithout);
+  if (config.offload_io != usual.offload_io) refuse("--offload-io", kWithout);
+  if (config.offload_check != usual.offload_check) refuse("--offload-check", kWithout);
+}
+
 void check_together(FlagSet set, const TrainConfig& config) {
   requested_world(config);
   if (config.min_lr > config.lr)
     throw UsageError(concat("--min-lr ", shortest(config.min_lr), " is above --lr ", shortest(config.lr),
                             "; lower it, or raise --lr"));
   check_profile_flags(set, config);
-  // A flag without effect is a mistake, even where the result is well defined.
+  check_effects(set, config);
   if (config.min_lr > 0 && config.lr_schedule == LrSchedule::constant)
     throw UsageError(concat("--min-lr ", shortest(config.min_lr),
                             " has no effect without --lr-schedule linear or cosine; add one of them, or leave it out"));

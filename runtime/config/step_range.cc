@@ -14,9 +14,14 @@ namespace tessera::host {
 StepRange parse_steps(std::string_view text) {
   constexpr int64_t kLastStep = std::numeric_limits<int64_t>::max();
   const std::vector<std::string_view> parts = split(text, ':');
-  if (parts.size() > 2) throw UsageError(concat("--profile is '", text, "'; give FROM:TO, such as 10:12"));
-  const int64_t first = parse_integer("profile", parts.front(), 1, kLastStep);
-  const int64_t last = parse_integer("profile", parts.back(), 1, kLastStep);
+  const auto step = [&](std::string_view part) {
+    try {
+      return parse_integer("profile", part, 1, kLastStep);
+    } catch (const UsageError&) {
+      throw UsageError(concat("--profile is '", text, "'; give a step, from 1 on, or FROM:TO, such as 10:12"));
+    }
+  };
+  const int64_t first = step(parts.front()), last = step(parts.size() > 2 ? "" : parts.back());
   if (last < first) throw UsageError(concat("--profile is '", text, "', which ends before it begins"));
   if (last - first >= StepRange::kMaxSteps)
     throw UsageError(concat("--profile is '", text, "', which is more than ", StepRange::kMaxSteps, " steps"));

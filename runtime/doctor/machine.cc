@@ -25,6 +25,12 @@
 namespace tessera::host {
 namespace {
 
+#if defined(__clang__)
+constexpr std::string_view kCompiler = __VERSION__;
+#else
+constexpr std::string_view kCompiler = "GCC " __VERSION__;
+#endif
+
 using Level = Finding::Level;
 
 // A container of Docker has 64 MiB unless it is given more.
@@ -238,7 +244,7 @@ void examine_driver(Findings& findings) {
 
 Findings examine_machine() {
   Findings findings;
-  findings.push_back({"machine", "tessera", Level::ok, concat(TESSERA_VERSION, ", built by ", __VERSION__), ""});
+  findings.push_back({"machine", "tessera", Level::ok, concat(TESSERA_VERSION, ", built by ", kCompiler), ""});
   examine_system(findings);
   examine_cores(findings);
   examine_memory(findings);

@@ -22,6 +22,7 @@
 
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -225,9 +226,12 @@ std::vector<Peer> parse_peers(const std::string& text) {
     } else {
       peer.host = one;
     }
-    if (peer.host.empty() || (!port.empty() && port[0] != ':'))
+    int number = peer.port;
+    if (!port.empty()) std::from_chars(port.data() + 1, port.data() + port.size(), number = 0);
+    const bool is_port = port.empty() || (port[0] == ':' && port.substr(1) == std::to_string(number));
+    if (peer.host.empty() || !is_port || number < 1 || number > 65535)
       throw UsageError(concat("--peers '", part, "' is not host, host:port or [address]:port"));
-    if (!port.empty()) peer.port = static_cast<uint16_t>(parse_integer("peers", port.substr(1), 1, 65535));
+    peer.port = static_cast<uint16_t>(number);
     peers.push_back(std::move(peer));
   }
   return peers;

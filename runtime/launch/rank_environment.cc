@@ -138,7 +138,7 @@ std::string_view without_brackets(std::string_view host) {
 
 void read_store_address(const std::string& text, RankEnvironment& result) {
   const size_t colon = text.rfind(':');
-  if (colon == std::string::npos || colon == 0)
+  if (colon == std::string::npos || colon == 0 || !is_digits(std::string_view(text).substr(colon + 1)))
     throw UsageError(concat("TESSERA_STORE_ADDR is '", text, "'; give host:port"));
   result.store_host = without_brackets(std::string_view(text).substr(0, colon));
   result.store_port =

@@ -107,9 +107,12 @@ RunMetrics run_metrics(const Job& job, const RankRuntime& runtime, const LoadedR
 
 void warn_of_data(const Log& log, const Job& job, const RunData& data) {
   for (const Dataset* dataset : {data.training.get(), data.evaluation.get()})
-    if (dataset)
-      for (const std::string& warning : dataset->warnings(dataset_use(job)))
+    if (dataset) {
+      DatasetUse use = dataset_use(job);
+      if (dataset == data.evaluation.get()) use.steps = 0;  // an evaluation reads it once, however short it is
+      for (const std::string& warning : dataset->warnings(use))
         log.warning(warning);
+    }
 }
 
 }  // namespace

@@ -206,10 +206,10 @@ TEST(Flags, ProfilesAreOfStepsOfTheRun) {
   EXPECT_EQ(trace_path(parse({"--profile=7", "--profile-out=t.json"}).config), "t.json");
   refuse({"--profile-out=t.json"}, {"--profile-out t.json has no effect without --profile FROM:TO"});
   refuse({"--steps=11", "--profile=10:12"}, {"--profile 10:12 goes beyond --steps 11; give steps from 1 to 11"});
-  refuse({"--profile=0:2"}, {"--profile is '0'"});
+  refuse({"--profile=0:2"}, {"--profile is '0:2'; give a step, from 1 on, or FROM:TO"});
   refuse({"--profile=5:2"}, {"--profile is '5:2', which ends before it begins"});
   refuse({"--profile=1:2:3"}, {"give FROM:TO, such as 10:12"});
-  refuse({"--profile=a:b"}, {"--profile is 'a'"});
+  refuse({"--profile=a:b"}, {"--profile is 'a:b'; give a step"});
   refuse({"--steps=1000", "--profile=1:101"}, {"more than 100 steps"});
 }
 

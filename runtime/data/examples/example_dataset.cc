@@ -71,7 +71,7 @@ class ExampleDataset : public Dataset {
     return {"examples", std::to_string(source_->num_examples())};
   }
   std::vector<std::string> warnings(const DatasetUse& use) const override {
-    return example_warnings(*source_, use.batch * use.data_ranks * use.grad_accum);
+    return example_warnings(*source_, use.steps == 0 ? 0 : use.batch * use.data_ranks * use.grad_accum);
   }
   std::unique_ptr<DatasetReader> reader(const DatasetUse& use) const override {
     return std::make_unique<ExampleReader>(*source_, use);

@@ -5,23 +5,10 @@
 
 #include <algorithm>
 
+#include "base/concat.h"
 #include "config/flag_table.h"
 
 namespace tessera::host {
-namespace {
-
-/// In single quotes unless it has only characters that no shell treats.
-std::string shell_word(const std::string& word) {
-  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
-  if (!word.empty() && word.find_first_not_of(kPlain) == word.npos) return word;
-  std::string quoted = "'";
-  for (const char c : word)
-    quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
-}  // namespace
-
 std::vector<std::string> words_of(const ParsedFlags& flags) {
   std::vector<std::string> words;
   const auto add = [&](const std::string& name, const std::string& value) {

@@ -103,7 +103,7 @@ std::string ending_text(const Job& job, const RunEnd& end) {
   if (!job.trains) return "done";
   if (end.why_stopped.empty()) return concat("done: ", job.config.steps, job.config.steps == 1 ? " step" : " steps");
   return concat("stopped after step ", end.last_step, " of ", job.config.steps, ", ", end.why_stopped, "; ",
-                end.saved_step == end.last_step ? concat("continue it with --resume ", job.config.save)
+                end.saved_step == end.last_step ? concat("continue it with --resume ", shell_word(job.config.save))
                 : end.saved_step                ? concat("the last checkpoint is of step ", end.saved_step)
                                                 : std::string("nothing was saved"));
 }
@@ -122,7 +122,7 @@ void report_evaluation(const Log& log, const EvalMetrics& result) {
 std::string unsaved_text(const Job& job, const RunEnd& end) {
   return concat("the checkpoint after the last step, ", end.last_step, ", was not written: ", end.save_error, "; ",
                 end.saved_step ? concat("the last good one is ", job.config.save, "/", step_folder_name(end.saved_step),
-                                        "; continue it with --resume ", job.config.save)
+                                        "; continue it with --resume ", shell_word(job.config.save))
                                : concat("--save ", job.config.save, " holds no checkpoint of this run"));
 }
 
