@@ -7,6 +7,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/save_folder.h"
 #include "e2e/checkpoint_crash.h"
+#include "e2e/wide_model.h"
 
 namespace tessera::testing {
 namespace {
@@ -109,6 +110,16 @@ TEST(AsyncSaveRun, ParametersThatAreLostAreNotSaved) {
   EXPECT_TRUE(host::saved_steps(folder.path()).empty());
 }
 
+/// In step 5 weight decay makes some of the positions infinite, those among them that no token reads; not the last one.
+TEST(AsyncSaveRun, ParametersOfWhichSomeAreLostAreNotSaved) {
+  const TempFolder folder;
+  const CommandResult run = run_command(train({"--steps=40", "--weight-decay=4e10", "--freeze=h.*,ln_f*,wte*",
+                                               "--save-every=1", "--save-async", "--save=" + folder.path()}));
+  EXPECT_EQ(run.exit_code, 1) << run.err;
+  EXPECT_NE(run.err.find("step 5 was not saved: an element of wpe.weight is not finite"), std::string::npos) << run.err;
+  EXPECT_EQ(file_bytes(folder.path("latest")), "step-00000004\n");
+}
+
 /// One process a rank: the threads of a save meet in the job's store beside the control threads.
 TEST(AsyncSaveRun, ProcessesHaveTheFilesOfASaveThatStepsWaitFor) {
   for (const char* comm : {"gloo", "local"}) {
@@ -131,6 +142,19 @@ TEST(AsyncSaveRun, ProcessesHaveTheFilesOfASaveThatStepsWaitFor) {
         EXPECT_TRUE(file_bytes(folder.path("waits") + name) == file_bytes(folder.path("runs") + name)) << name;
       }
   }
+}
+
+/// The index has the checksum of every block.
+TEST(AsyncSaveRun, ATensorOfSeveralPiecesHasTheBytesOfASaveThatStepsWaitFor) {
+  const TempFolder folder;
+  const std::string model = write_wide_model(folder);
+  const auto index = [&](const std::string& name, Flags more) {
+    more.insert(more.end(), {"--steps=2", "--save-every=1", "--save=" + folder.path(name)});
+    const CommandResult run = run_command(train_wide_model(model, more));
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    return file_bytes(folder.path(name + "/step-00000001/index.json"));
+  };
+  EXPECT_EQ(index("waits", {}), index("runs", {"--save-async"}));
 }
 
 TEST(AsyncSaveRun, TheCopyCountsAsHostMemory) {
@@ -166,7 +190,8 @@ int64_t step_of_least_loss(const std::string& metrics) {
 class SaveBest : public ::testing::TestWithParam<const char*> {
  protected:
   /// A rate at which the loss goes up and down.
-  CommandResult run(const Flags& more, const std::string& steps = "--steps=12") const {
+  CommandResult run(const Flags& more, const std::string& steps = "--steps=12",
+                    const std::map<std::string, std::string>& environment = {}) const {
     Flags flags = {"train",
                    "--model",
                    golden(),
@@ -187,7 +212,7 @@ class SaveBest : public ::testing::TestWithParam<const char*> {
                    "--metrics=" + metrics()};
     if (*GetParam()) flags.push_back(GetParam());
     flags.insert(flags.end(), more.begin(), more.end());
-    return run_command(tessera(flags));
+    return run_command(tessera(flags), environment);
   }
   std::string save() const { return folder_.path("run"); }
   std::string metrics() const { return folder_.path("metrics"); }
@@ -232,6 +257,26 @@ TEST_P(SaveBest, IsKeptByARunThatGoesOn) {
   EXPECT_EQ(from.exit_code, 0) << from.err;
   EXPECT_NE(from.err.find("parameters: from " + save() + "/" + whole.substr(0, whole.size() - 1)), std::string::npos)
       << from.err;
+}
+
+/// The loss after step 1 is the least, but its checkpoint is not there.
+TEST_P(SaveBest, IsNoneThatWasNotSaved) {
+  const TempFolder counts;
+  std::map<std::string, std::string> faults = {{"LD_PRELOAD", binary_dir("tests/e2e/libtessera_save_faults.so")},
+                                               {"TESSERA_FAULT_FOLDER", save()},
+                                               {"TESSERA_FAULT_COUNT", counts.path("1")}};
+  ASSERT_EQ(run({}, "--steps=1", faults).exit_code, 0);
+  fs::remove_all(save());
+  fs::remove(metrics());
+  faults["TESSERA_FAULT_COUNT"] = counts.path("3");
+  faults["TESSERA_FAULT_AT"] = std::to_string(std::stoi(file_bytes(counts.path("1"))) / 2);
+  faults["TESSERA_FAULT_ERRNO"] = std::to_string(ENOSPC);
+  const CommandResult result = run({}, "--steps=3", faults);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.err.find("step 1 was not saved: cannot "), std::string::npos) << result.err;
+  ASSERT_EQ(step_of_least_loss(metrics()), 1) << "the rate is too low for this test";
+  EXPECT_EQ(best(), "step-00000003\n");
+  EXPECT_EQ(host::Checkpoint(save() + "/step-00000003").index().state.best_step, 3);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, SaveBest, ::testing::Values("", "--save-async"),

@@ -15,6 +15,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/index_text.h"
 #include "e2e/cli.h"
+#include "e2e/wide_model.h"
 #include "storage/block_sums.h"
 #include "weights/safetensors.h"
 
@@ -88,9 +89,12 @@ class CheckpointFiles : public ::testing::Test {
     write_index(index);
   }
   void flip(const std::string& path, size_t at) const {
-    std::string bytes = file_bytes(path);
-    bytes.at(at) = static_cast<char>(bytes.at(at) ^ 4);
-    write_file(path, bytes);
+    std::fstream opened(path, std::ios::binary | std::ios::in | std::ios::out);
+    opened.seekg(static_cast<std::streamoff>(at));
+    const int byte = opened.get();
+    ASSERT_NE(byte, EOF) << path;
+    opened.seekp(static_cast<std::streamoff>(at));
+    opened.put(static_cast<char>(byte ^ 4));
   }
 
  private:
@@ -104,6 +108,23 @@ TEST_F(CheckpointFiles, AFlippedBitOfATensor) {
   const host::Checkpoint checkpoint(folder() + "/step-00000006");
   flip(file("rank-00001.safetensors"), checkpoint.index().files[1].header_bytes + 5000);
   expect_damaged({"rank-00001.safetensors: tensor ", " are not what was written: their crc32c differs", kAdvice});
+}
+
+TEST_F(CheckpointFiles, AFlippedBitOfALaterBlockOfATensor) {
+  const TempFolder own;
+  const std::string model = write_wide_model(own), from = own.path("run/step-00000001");
+  ASSERT_EQ(run_command(train_wide_model(model, {"--steps=1", "--save=" + own.path("run")})).exit_code, 0);
+  const auto go_on = [&] { return run_command(train_wide_model(model, {"--steps=2", "--resume=" + from})); };
+  const std::string path = from + "/rank-00000.safetensors";
+  const host::SafetensorsFile opened(path);
+  const host::SafetensorsTensor& tensor = opened.tensor("wte.weight");
+  for (const uint64_t at : {host::kChecksumBytes, tensor.num_bytes - 1}) {
+    flip(path, opened.data_begin() + tensor.data_offset + at);
+    expect_message(go_on(), 1, {"rank-00000.safetensors: tensor wte.weight", "their crc32c differs", kAdvice});
+    EXPECT_EQ(run_command(tessera({"inspect", from})).exit_code, 1);
+    flip(path, opened.data_begin() + tensor.data_offset + at);
+  }
+  expect_message(go_on(), 0, {"resumed from "});
 }
 
 TEST_F(CheckpointFiles, AFlippedBitOfAHeader) {

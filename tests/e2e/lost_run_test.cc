@@ -43,6 +43,15 @@ TEST(LostRun, EndsAtTheStepThatFindsAParameterThatIsNotFinite) {
   EXPECT_EQ(steps[1]["not_finite"], Words({"loss", "grad_norm"}));
 }
 
+/// In step 5 weight decay makes positions infinite that no token reads, so its loss is finite.
+TEST(LostRun, IsNotSaved) {
+  const TempFolder folder;
+  expect_lost(train_at("0.1", {"--steps=40", "--weight-decay=1e9", "--freeze=h.*,ln_f*,wte*", "--save-every=1",
+                               "--save", folder.path()}),
+              {"a parameter is not finite, ", "of wpe.weight is ", " and was not saved"});
+  EXPECT_EQ(file_bytes(folder.path("latest")), "step-00000004\n");
+}
+
 TEST(LostRun, LooksAtWhatTheLastUpdateDid) {
   expect_lost(train_at("1e38", {"--clip=0", "--steps=1"}),
               {"a parameter is not finite, after the last step: element "});
