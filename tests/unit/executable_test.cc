@@ -137,6 +137,22 @@ TEST_P(ExecutableTest, ARankOutsideAGroupGetsNoCommunicatorOfIt) {
   expect_error([&] { Communicators(setup, device, programs); }, {"rank 2 is outside group dp {0,1}", "comm.dp.test"});
 }
 
+TEST_P(ExecutableTest, CollectivesOfInitAloneWaitForRanksToStart) {
+  const Device device({.api = &device_, .host = &host_});
+  CommunicatorSetup setup;
+  setup.start_timeout_ms = 300;
+  setup.timeout_ms = 100;
+  const Communicators communicators(setup, device, {});
+  const auto timeout_of = [&](uint32_t purpose) {
+    Program program;
+    program.purpose = purpose;
+    return communicators.timeout_ms(program);
+  };
+  EXPECT_EQ(timeout_of(TSR_PURPOSE_INIT), 300);
+  EXPECT_EQ(timeout_of(TSR_PURPOSE_STEP), 100);
+  EXPECT_EQ(timeout_of(TSR_PURPOSE_EVAL), 100);
+}
+
 TEST_P(ExecutableTest, TheMemoryCheckFindsTheFirstActionWithAResultThatIsNotFinite) {
   const auto fill = [](float value) {
     return [value](auto operands) { std::fill_n(static_cast<float*>(operands[0].data), kElements, value); };

@@ -154,5 +154,14 @@ TEST(Agreement, LibraryEnvironmentHoldsWhatChangesBits) {
   EXPECT_EQ(library_environment().value.find("CORETYPE"), std::string::npos);
 }
 
+TEST(Agreement, LibraryEnvironmentIsOfEveryLibrary) {
+  for (const std::string prefix : {"OPENBLAS", "OMP", "GOMP", "MKL", "DNNL", "ONEDNN"}) {
+    const std::string name = prefix + "_OF_A_TEST";
+    ::setenv(name.c_str(), "x", 1);
+    EXPECT_NE(library_environment().value.find(name + "=x"), std::string::npos) << name;
+    ::unsetenv(name.c_str());
+  }
+}
+
 }  // namespace
 }  // namespace tessera::host

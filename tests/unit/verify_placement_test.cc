@@ -172,12 +172,12 @@ class OtherAxes : public ::testing::Test {
     entry.dim = dim;
     return entry;
   }
-  /// Over two stages, which share the tied embedding.
-  Program over_stages() {
+  /// Over stages, of which the first and the last share the tied embedding.
+  Program over_stages(const Mesh& stages) {
     for (const Parameter& parameter : model_.parameters)
       if (parameter.name != "wte.weight") split(parameter.name);
-    split("wte.weight", TSR_LAYOUT_REPLICATED).coordinates = {0, 1};
-    Program program = base(stages_);
+    split("wte.weight", TSR_LAYOUT_REPLICATED).coordinates = {0, stages.axes()[0].num_ranks - 1};
+    Program program = base(stages);
     finalize_program(program);
     zero_pads(program);
     return program;
@@ -202,7 +202,7 @@ class OtherAxes : public ::testing::Test {
   }
 
   const Model model_;
-  const Mesh stages_{{{"pp", 2, TSR_SPLITS_LAYERS}}};
+  const Mesh stages_{{{"pp", 2, TSR_SPLITS_LAYERS}}}, three_stages_{{{"pp", 3, TSR_SPLITS_LAYERS}}};
   Layout layout_;
 };
 
@@ -300,7 +300,7 @@ TEST_F(TensorMeaning, LossNeedsTheWholeVocabulary) {
 
 // Stages find a parameter where the layout says, and nothing on them is left to be summed but what several add to.
 TEST_F(OtherAxes, WhatAStageTakesIsWhole) {
-  const Program clean = over_stages();
+  const Program clean = over_stages(stages_);
   const auto forward_of = [](Program& p, std::string_view segment) -> Action& {
     return *std::ranges::find_if(p.actions, [&](const Action& a) {
       return a.kind == TSR_ACTION_FORWARD && p.model->segments[a.segment].name == segment;
@@ -327,12 +327,22 @@ TEST_F(OtherAxes, WhatAStageTakesIsWhole) {
 }
 
 TEST_F(OtherAxes, TiedGradientOverStages) {
-  Program program = over_stages();
+  Program program = over_stages(stages_);
   EXPECT_TRUE(is_clean(verify_placement(program)));
   remove_stream(program, "comm.pp.completion");
   EXPECT_TRUE(
       has_diagnostic(verify_placement(program),
                      "sum_squares wte.weight takes src0 = gradient wte, which is an unreduced partial sum over pp"));
+}
+
+TEST_F(OtherAxes, TiedGradientOverOtherStages) {
+  Program program = over_stages(three_stages_);
+  EXPECT_TRUE(is_clean(verify_placement(program)));
+  Group& tied = program.groups.at(nth(program, TSR_ACTION_ALL_REDUCE, "comm.pp.completion").group);
+  ASSERT_EQ(tied.coordinates, (std::vector<int>{0, 2}));
+  tied.coordinates = {0, 1};
+  EXPECT_TRUE(has_diagnostic(verify_placement(program),
+                             "is for pp {0,1} only, but the other ranks of pp hold a part of its operand too"));
 }
 
 }  // namespace
