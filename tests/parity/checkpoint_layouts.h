@@ -84,9 +84,10 @@ inline std::vector<uint32_t> bits_of(const Checkpoint& checkpoint, const std::st
 /// What differs first; empty: nothing does.
 inline std::string difference(const Checkpoint& a, const Checkpoint& b) {
   const CheckpointIndex &x = a.index(), &y = b.index();
-  if (std::tie(x.state.step, x.state.optimizer_step, x.state.data_position, x.state.loss_scale, x.state.tokens) !=
-      std::tie(y.state.step, y.state.optimizer_step, y.state.data_position, y.state.loss_scale, y.state.tokens))
-    return "the state";
+  const auto fields = [](const RunState& s) {
+    return std::tie(s.step, s.optimizer_step, s.data_position, s.loss_scale, s.updates_at_scale, s.tokens);
+  };
+  if (fields(x.state) != fields(y.state)) return "the state";
   if (x.tensors.size() != y.tensors.size()) return "the number of tensors";
   for (const auto& [name, tensor] : x.tensors) {
     const auto other = y.tensors.find(name);

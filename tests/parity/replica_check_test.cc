@@ -73,6 +73,13 @@ TEST(ReplicaCheckFinds, ACallThatGivesOneRankAnotherBit) {
       << error;
 }
 
+TEST(ReplicaCheckFinds, ItOnAnAxisThatIsNotTheFirst) {
+  const std::string error =
+      error_of({"pp=2,dp=2", "pp=pipeline,dp=quantized", 4, {"--quantized.fault=drift"}}, {"--debug-replicas=2"});
+  EXPECT_NE(error.find("--debug-replicas: in step 2, rank "), std::string::npos) << error;
+  EXPECT_NE(error.find("must be identical on all ranks of dp, but "), std::string::npos) << error;
+}
+
 TEST(ReplicaCheckFinds, NothingInStepsThatAreNotCompared) {
   EXPECT_EQ(error_of(kDrifts, {}), "");
   EXPECT_EQ(error_of(kDrifts, {"--debug-replicas=4"}), "") << "the run has three steps";

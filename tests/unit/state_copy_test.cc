@@ -14,6 +14,7 @@
 #include "support/memory_kv.h"
 #include "support/paths.h"
 #include "support/plugin_loader.h"
+#include "tessera/strategy.hpp"
 
 namespace tessera::testing {
 using namespace host;
@@ -74,6 +75,25 @@ struct CopyFaults {
   }
 };
 
+/// Every other step zeroes a buffer of its own: two programs that differ.
+class Alternates final : public Strategy {
+ public:
+  static constexpr std::string_view kName = "alternates";
+  Alternates() = default;
+  Alternates(std::string_view, std::span<const tsr_option_value>) {}
+
+  uint32_t num_variants() const override { return 2; }
+  void lower(const ProgramView& view, const Edit& edit) const override {
+    if (view.raw.variant == 0) return;
+    const uint64_t buffer = edit.add_buffer("mine", TSR_BUFFER_PLUGIN, TSR_F32, 16);
+    const tsr_binding whole{buffer, 0, 16, TSR_SLOT(TSR_ROLE_DESTINATION, 0), TSR_MODE_WRITE};
+    for (const tsr_action& a : view.actions())
+      if (a.kind == TSR_ACTION_LOSS)
+        edit.insert(a.id, TSR_AFTER, make_action(TSR_ACTION_ZERO, TSR_STREAM_COMPUTE), {&whole, 1});
+  }
+};
+using AlternatesTable = StrategyTable<Alternates, TSR_STRATEGY_SPLIT_STORAGE, TSR_SPLITS_BATCH>;
+
 class StateCopyTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
@@ -83,11 +103,15 @@ class StateCopyTest : public ::testing::TestWithParam<std::string> {
     table_.stream_create = &CopyFaults::create;
     table_.stream_destroy = &CopyFaults::destroy;
     table_.stream_synchronize = &CopyFaults::synchronize;
-    CompileInput input{model_, mesh_, {}, {}, [this](const tsr_op& op) { return describe_op(device_, op); }, {}};
+    Strategy& strategy = alternates_;
+    const StrategyOnAxis on_axis{"alternates", 0, &interface_, reinterpret_cast<tsr_strategy*>(&strategy)};
+    CompileInput input{model_, mesh_, {}, {&on_axis, 1}, [this](const tsr_op& op) { return describe_op(device_, op); },
+                       {}};
     RankSetup setup;
     setup.device.api = &table_;
     setup.device.host = &host_;
     runtime_ = std::make_unique<RankRuntime>(setup, compile_rank(input, {0}));
+    ASSERT_NE(&runtime_->step_executable(0), &runtime_->step_executable(1));
     runtime_->initialise(InitialValues(3, model_.parameters));
     for (const Home& home : runtime_->programs().first().homes)
       for (const uint32_t role : {TSR_HOME_VALUE, TSR_HOME_M, TSR_HOME_V})
@@ -111,6 +135,8 @@ class StateCopyTest : public ::testing::TestWithParam<std::string> {
 
   static std::vector<std::byte> bytes_of(const StateCopy& copy) { return {copy.bytes().begin(), copy.bytes().end()}; }
 
+  const tsr_strategy_interface interface_ = AlternatesTable::kInterface;
+  Alternates alternates_;
   MemoryKv store_;
   tsr_host host_ = store_.host();
   const tsr_device_interface& device_ = load_plugin<tsr_device_interface>(GetParam(), TSR_DEVICE_INTERFACE);
