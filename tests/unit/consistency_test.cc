@@ -11,6 +11,8 @@
 #include "program/program_text.h"
 #include "support/expect_error.h"
 #include "support/paths.h"
+#include "support/temp_folder.h"
+#include "tessera/strategy.hpp"
 
 namespace tessera::testing {
 using namespace host;
@@ -48,6 +50,12 @@ TEST(AllSayYes, ARankThatDoesNotAnswerIsMissed) {
   expect_error([&] { all_ranks_agree(info, 2, "captured/0", true, 50); }, {"captured/0"});
 }
 
+Job job_of(std::vector<std::string> more) {
+  more.insert(more.end(), {"--model=" + source_dir("tests/golden/gpt2-nano"), "--batch-size=1", "--seq-len=8",
+                           "--comm=local", "--plugin-dir=" + plugin_dir()});
+  return make_job(parse_flags(FlagSet::plan, more), 2, Log(LogLevel::off));
+}
+
 /// What ranks that agree on their programs get, and how often each asked the device about an op meanwhile.
 struct Agreed {
   std::vector<RankPrograms> programs;
@@ -81,17 +89,10 @@ Agreed agree(const Job& job) {
 /// With one class of ranks, and with one for each rank.
 TEST(AgreeOnPrograms, NoRankCompilesItsProgramsTwice) {
   for (const char* strategy : {"ddp", "pipeline"}) {
-    const Log log(LogLevel::off);
-    const std::vector<std::string> flags = {"--model=" + source_dir("tests/golden/gpt2-nano"),
-                                            "--batch-size=1",
-                                            "--seq-len=8",
-                                            "--comm=local",
-                                            "--plugin-dir=" + plugin_dir(),
-                                            std::string("--strategy=") + strategy};
-    const Job job = make_job(parse_flags(FlagSet::plan, flags), 2, log);
+    const Job job = job_of({std::string("--strategy=") + strategy});
     const Agreed agreed = agree(job);
 
-    const HostServices host(log);
+    const HostServices host{Log(LogLevel::off)};
     const JobStrategies strategies(job, host);
     CompileInput input = compile_input(job, strategies.all(), {});
     std::vector<int> expected;
@@ -113,6 +114,80 @@ TEST(AgreeOnPrograms, NoRankCompilesItsProgramsTwice) {
     expected.pop_back();
     EXPECT_EQ(agreed.num_descriptions, expected) << strategy;
   }
+}
+
+const tsr_strategy_interface* inner = nullptr;
+
+/// As `inner`, with a buffer more in init.
+tsr_status lower_init_differently(tsr_strategy* strategy, const tsr_program_view* view, const tsr_edit* edit,
+                                  tsr_error* err) noexcept {
+  if (view->purpose == TSR_PURPOSE_INIT) Edit(*edit).add_buffer("more", TSR_BUFFER_PLUGIN, TSR_F32, 16);
+  return inner->lower(strategy, view, edit, err);
+}
+
+TEST(AgreeOnPrograms, NotIfOneRanksInitDiffers) {
+  const Job job = job_of({"--strategy=ddp"});
+  const HostServices host{Log(LogLevel::off)};
+  const JobStrategies strategies(job, host);
+  StrategyOnAxis differs = strategies.all()[0];
+  inner = differs.interface;
+  tsr_strategy_interface table = *inner;
+  table.lower = lower_init_differently;
+  differs.interface = &table;
+  const auto store = std::make_shared<MemoryStore>();
+  const auto check = [&](int rank, std::span<const StrategyOnAxis> own) {
+    check_program_consistency(job, compile_input(job, own, {}), {rank, rank, 2, true, store});
+  };
+  check(0, strategies.all());
+  EXPECT_NO_THROW(check(1, strategies.all()));
+  expect_error(
+      [&] {
+        check(1, {&differs, 1});
+      },
+      {"rank 1 plans a different program than rank 0 planned for it: a strategy (ddp) is not pure", "more"});
+}
+
+/// What both ranks end with when rank 1 has changed its job.
+std::string difference(const std::function<void(Job&)>& change) {
+  const auto store = std::make_shared<MemoryStore>();
+  std::vector<std::string> errors(2);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 2; ++rank)
+    ranks.emplace_back([&, rank] {
+      Job job = job_of({"--strategy=ddp"});
+      job.config.data = job.config.eval_data = source_dir("tests/golden/gpt2-nano/tokens.bin");
+      job.comm_claims.flags &= ~TSR_COMM_ONE_PROCESS;  // processes may read different files
+      job.plugins.offload.emplace_back().name = "policy";
+      if (rank == 1) change(job);
+      try {
+        check_job_consistency(job, open_data(job), {rank, rank, 2, true, store}, 1, Log(LogLevel::off));
+      } catch (const Error& error) {
+        errors[static_cast<size_t>(rank)] = error.what();
+      }
+    });
+  for (std::thread& rank : ranks)
+    rank.join();
+  EXPECT_EQ(errors[0], errors[1]);
+  return errors[0];
+}
+
+TEST(AgreeOnTheJob, NotIfOneRanksDiffers) {
+  const TempFolder folder;
+  std::string tokens = file_bytes(source_dir("tests/golden/gpt2-nano/tokens.bin"));
+  tokens.at(tokens.size() - 2) ^= 1;
+  const std::string other = folder.write("other.bin", tokens);
+  const std::pair<std::string, std::function<void(Job&)>> cases[] = {
+      {"the data", [&](Job& job) { job.config.data = other; }},
+      {"the evaluation data", [&](Job& job) { job.config.eval_data = other; }},
+      {"--save", [&](Job& job) { job.config.save = folder.path(); }},
+      {"--resume", [&](Job& job) { job.config.resume = folder.path(); }},
+      {"--init-from", [&](Job& job) { job.config.init_from = folder.path(); }},
+      {"plugin policy", [&](Job& job) { job.plugins.offload.back().sha256 = "other"; }},
+  };
+  EXPECT_EQ(difference([](Job&) {}), "");
+  for (const auto& [what, change] : cases)
+    EXPECT_TRUE(difference(change).starts_with("the ranks differ in " + what + ": "))
+        << what << ": " << difference(change);
 }
 
 }  // namespace

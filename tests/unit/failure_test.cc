@@ -203,5 +203,17 @@ TEST(Failure, TravelsThroughTheStoreAndClosesIt) {
   testing::expect_error([&] { store.get("missing", 10'000); }, {"rank 1 (process ", "failed: timed"});
 }
 
+/// A plugin has the same store.
+TEST(Failure, IsNoSuccessWhoeverWroteIt) {
+  MemoryStore store;
+  store.set("failure/0", R"({"rank": 0, "pid": 1, "host": "here", "code": -13, "about": -1, "step": -1, "order": 0,
+                             "exit_code": 0, "sentence": "all is well"})");
+  std::vector<RankEnd> ends(1);
+  ends[0].who.rank = 0;
+  read_failures(store, ends);
+  ASSERT_TRUE(ends[0].failure);
+  EXPECT_EQ(ends[0].failure->exit_code, 1);
+}
+
 }  // namespace
 }  // namespace tessera::host

@@ -117,5 +117,14 @@ TEST_F(MatchRanks, MessagesWithinAClassAreMatchedOneByOne) {
   EXPECT_FALSE(diagnostics_.empty());
 }
 
+TEST_F(MatchRanks, SoAreExchanges) {
+  for (const int stage : {0, 1}) {
+    const uint64_t y = persistent(stages_[stage], "y", 6, TSR_BUFFER_PLUGIN);
+    on(stage, TSR_ACTION_EXCHANGE, {read(x_), write(y)}, {TSR_WORLD_AXIS, {}}).peers = {3 - 3 * stage, 3 - 3 * stage};
+  }
+  EXPECT_EQ(match().ranks.size(), 6u);
+  EXPECT_FALSE(diagnostics_.empty());
+}
+
 }  // namespace
 }  // namespace tessera::testing
