@@ -173,6 +173,9 @@ TEST(AsyncSaveRun, TheCopyCountsAsHostMemory) {
         {"the run does not fit --host-memory 1000.0 KiB: rank 0 needs 1.4 MiB, 1.4 MiB of it for the copy of "
          "its state that --save-async writes; raise --host-memory, or leave --save-async out"});
   EXPECT_EQ(run_command(train(enough)).exit_code, 0);
+  expect_message(run_command(train({"--steps=1", "--save-async", "--save=" + folder.path("stages"), "--mesh=pp=2",
+                                    "--strategy=pp=pipeline", "--pipeline.cut=h.1.ln_1", "--host-memory=800KiB"})),
+                 1, {"the run does not fit --host-memory 800.0 KiB: rank 1 needs "});
 }
 
 /// By the evaluations that the metrics list.

@@ -7,6 +7,7 @@
 #include <functional>
 #include <tuple>
 
+#include "exec/command_builder.h"
 #include "exec/rank_runtime.h"
 #include "model/gpt2/gpt2.h"
 #include "model/initial_values.h"
@@ -15,6 +16,7 @@
 #include "support/paths.h"
 #include "support/patience.h"
 #include "support/plugin_loader.h"
+#include "support/program_builder.h"
 #include "tessera/strategy.hpp"
 
 namespace tessera::testing {
@@ -151,6 +153,29 @@ TEST_P(ExecutableTest, CollectivesOfInitAloneWaitForRanksToStart) {
   EXPECT_EQ(timeout_of(TSR_PURPOSE_INIT), 300);
   EXPECT_EQ(timeout_of(TSR_PURPOSE_STEP), 100);
   EXPECT_EQ(timeout_of(TSR_PURPOSE_EVAL), 100);
+}
+
+/// They are built, not run: none of this memory is there.
+TEST_P(ExecutableTest, CopiesAndTransfersMayBeginAndEndBeyond4GiB) {
+  constexpr uint64_t kBytes = uint64_t{5} << 30, kFloats = kBytes / sizeof(float);
+  Program program = empty_program(model_, mesh_);
+  const uint64_t file = persistent(program, "file", 2 * kFloats, TSR_BUFFER_PLUGIN, TSR_F32, TSR_MEMORY_FILE),
+                 host = persistent(program, "host", kFloats, TSR_BUFFER_PLUGIN, TSR_F32, TSR_MEMORY_HOST),
+                 mine = persistent(program, "mine", kFloats, TSR_BUFFER_PLUGIN);
+  add_action(program, TSR_ACTION_COPY, program.host_stream("file_in"), {read(file).at(kFloats, kFloats), write(host)});
+  add_action(program, TSR_ACTION_COPY, TSR_STREAM_COPY_IN, {read(host), write(mine)});
+  const MemoryPlan memory{{{file, kBytes}, {host, 0}, {mine, 0}}, {}};
+  const Device device({.api = &device_, .host = &host_});
+  Communicators none({}, device, {});
+  std::map<uint32_t, Arena> arenas;
+  for (const uint32_t kind : {TSR_MEMORY_DEVICE, TSR_MEMORY_HOST})
+    arenas.emplace(kind, Arena(device, kind, 0));
+  ExecutionContext context({device, device, device}, none, {}, arenas, nullptr, {}, {});
+  std::atomic<size_t> unused{0};
+  const Commands commands = build_commands(program, memory, context, unused);
+  EXPECT_EQ(commands.list.at(0)->transfer.offset, 2 * kBytes);
+  EXPECT_EQ(commands.list.at(0)->transfer.memory.size(), kBytes);
+  EXPECT_EQ(commands.list.at(1)->num_bytes, kBytes);
 }
 
 TEST_P(ExecutableTest, TheMemoryCheckFindsTheFirstActionWithAResultThatIsNotFinite) {
