@@ -94,6 +94,12 @@ TEST(SelfTest, FindsACommunicatorWhoseCollectivesAreWrong) {
     }
 }
 
+TEST(SelfTest, FindsAResultThatIsWrongOnOneRank) {
+  for (const std::string comm : {"hostile", "hostile-gloo"})
+    expect_refused(run("result-of-second", {"--comm=" + comm, "--strategy=ddp"}),
+                   "gave 4 instead of 3 as a sum over 2 ranks, and reported no error; use another --comm", 1);
+}
+
 TEST(SelfTest, FindsReductionsThatAreWrong) {
   for (const std::string comm : {"hostile", "hostile-gloo"}) {
     expect_refused(run("result-averages", {"--comm=" + comm, "--strategy=local-sgd", "--local-sgd.every=2",

@@ -209,6 +209,7 @@ static Table inner;
 
 static const tsr_device_interface* device;
 static int num_members;
+static tsr_comm* of_second = NULL; /* of member 1 */
 
 /* What a collective has received, to be spoilt when it is done. */
 typedef struct Result {
@@ -232,6 +233,7 @@ static tsr_status spoil_all_reduce(void* user, tsr_error* err) {
   if (is_fault("result", "beside")) result.numbers[result.num_elements] = 0;
   if (is_fault("result", "rounded")) result.numbers[result.num_elements - 1] *= 1 + 1e-7f;
   if (is_fault("result", "narrow")) *(uint16_t*)result.numbers = 0;
+  if (is_fault("result", "of-second")) ++result.numbers[0];
   return TSR_OK;
 }
 static tsr_status spoil_integer(void* user, tsr_error* err) {
@@ -271,7 +273,9 @@ static tsr_status submit_spoilt(tsr_comm* comm, const tsr_collective* collective
   if (status == TSR_OK && is_fault("result", "integers") && changed.dtype == TSR_I64)
     return device->host_function(changed.stream, spoil_integer, changed.recv, err);
   const tsr_dtype spoilt = is_fault("result", "narrow") ? TSR_BF16 : TSR_F32;
-  const int spoils = is_fault("result", "beside") || is_fault("result", "rounded") || is_fault("result", "narrow");
+  const int is_second = comm == __atomic_load_n(&of_second, __ATOMIC_RELAXED);
+  const int spoils = is_fault("result", "beside") || is_fault("result", "rounded") || is_fault("result", "narrow") ||
+                     (is_fault("result", "of-second") && is_second);
   if (status == TSR_OK && spoils && is_all_reduce && changed.dtype == spoilt) {
     Result* sum = malloc(sizeof *sum);
     if (!sum) abort();
@@ -317,6 +321,7 @@ static tsr_status create(const tsr_comm_create_args* args, tsr_comm** comm, tsr_
   if (is_fault("create", "twice") && first) return *comm = first, TSR_OK;
   const tsr_status status = inner.create(args, comm, err);
   first = *comm;
+  if (args->rank == 1) __atomic_store_n(&of_second, *comm, __ATOMIC_RELAXED);
   return status;
 }
 static tsr_status submit(tsr_comm* comm, const tsr_collective* collective, tsr_error* err) {
