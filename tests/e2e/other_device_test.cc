@@ -82,6 +82,7 @@ TEST(OtherDevice, SaysWhetherStepsAreGraphs) {
   expect_all(line({"--steps=3"}), {"cuda graph       on, from the second step on"});
   expect_all(line({"--steps=3", "--cuda-graph=off"}), {"cuda graph       off, because --cuda-graph is off"});
   expect_all(line({"--steps=3", "--debug-memory"}), {"cuda graph       off, because --debug-memory"});
+  expect_all(line({"--steps=3", "--debug-replicas=1"}), {"cuda graph       off, because --debug-replicas"});
   expect_all(train_on("bare", {"--steps=3"}).err, {"cuda graph       off, because the device does not capture work"});
   EXPECT_EQ(run_command(train({"--steps=1"})).err.find("cuda graph"), std::string::npos);
 }

@@ -230,10 +230,19 @@ const Fault kUpdateFaults[] = {
 };
 INSTANTIATE_TEST_SUITE_P(Update, ModelRule, ::testing::ValuesIn(kUpdateFaults), name_of);
 
+void bind_a_slot_that_the_op_lacks(Program& p) {
+  Action& forward = action_of(p, TSR_ACTION_FORWARD, "h.0.ln_1", 0);
+  Buffer more = p.buffer(binding_of(forward, kOutput).buffer);
+  more.id = 0;
+  forward.bindings.push_back({p.add_buffer(more), 0, more.num_elements, TSR_SLOT(TSR_ROLE_SAVED, 7), TSR_MODE_WRITE});
+}
+
 const Fault kCommonFaults[] = {
     {"config", "one", 0, [](Program& p) { p.shape.max_norm = 0.005; },
      "rank 0: its step program has max_norm 0.005, where the job has 0.01"},
     {"layout", "fsdp", 0, [](Program& p) { p.layout.front().roles &= ~(1u << TSR_HOME_GRADIENT); },
+     "rank 0: its step program has another layout than the init program of rank 0"},
+    {"padded_size", "fsdp", 0, [](Program& p) { ++p.layout.front().padded_size; },
      "rank 0: its step program has another layout than the init program of rank 0"},
     {"persistent", "one", 0,
      [](Program& p) {
@@ -241,14 +250,7 @@ const Fault kCommonFaults[] = {
          if (buffer.name == kClipResult) buffer.persistent = false;
      },
      "rank 0: its step program does not keep scalar clip as the init program does"},
-    {"slot_that_the_op_lacks", "one", 0,
-     [](Program& p) {
-       Action& forward = action_of(p, TSR_ACTION_FORWARD, "h.0.ln_1", 0);
-       Buffer more = p.buffer(binding_of(forward, kSaved).buffer);
-       more.id = 0;
-       forward.bindings.push_back(
-           {p.add_buffer(more), 0, more.num_elements, TSR_SLOT(TSR_ROLE_SAVED, 7), TSR_MODE_WRITE});
-     },
+    {"slot_that_the_op_lacks", "one", 0, bind_a_slot_that_the_op_lacks,
      "binds s7, which the device does not list for its op"},
     {"operand_missing", "one", 0, [](Program& p) { unbind(action_of(p, TSR_ACTION_BACKWARD, "h.0.ln_1", 0), kSaved); },
      "compute backward h.0.ln_1 mb=0 binds no s0, which the device's op needs"},
@@ -272,6 +274,11 @@ const Fault kCommonFaults[] = {
      "binds w0 to workspace loss mb=0, and w1 too; an operand of scratch has its own"},
 };
 INSTANTIATE_TEST_SUITE_P(Common, ModelRule, ::testing::ValuesIn(kCommonFaults), name_of);
+
+TEST(ModelRuleOfSlots, HoldsInEval) {
+  EXPECT_TRUE(has_diagnostic({job("one").refusal_of_eval(0, bind_a_slot_that_the_op_lacks)},
+                             "binds s7, which the device does not list for its op"));
+}
 
 // The host fills what the homes of the first step program name.
 TEST(ModelRuleOfHomes, InAnotherPlaceInAnotherProgram) {

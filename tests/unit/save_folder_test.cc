@@ -1,5 +1,6 @@
 // The folder of --save: which checkpoints are in it, which one is meant, which ones go.
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +16,15 @@
 #include "storage/folder_lock.h"
 #include "support/expect_error.h"
 #include "support/temp_folder.h"
+
+/// What was synced so far.
+static std::vector<std::string> synced;
+
+/// In place of the system's.
+extern "C" int fsync(int fd) {
+  synced.push_back(std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd)));
+  return static_cast<int>(::syscall(SYS_fsync, fd));
+}
 
 namespace tessera::testing {
 namespace {
@@ -49,6 +59,17 @@ TEST(SaveFolder, TheNewestStay) {
   save(folder, 6, 0);
   EXPECT_EQ(saved_steps(folder.path()), (Steps{4, 5, 6}));
   EXPECT_EQ(file_bytes(folder.path("latest")), "step-00000006\n");
+}
+
+/// After a power cut `latest` would name what is not there.
+TEST(SaveFolder, IsOnDiskBeforeLatestNamesIt) {
+  const TempFolder folder;
+  const NewCheckpoint checkpoint(folder.path(), 1);
+  checkpoint.begin();
+  synced.clear();
+  checkpoint.commit();
+  EXPECT_EQ(synced, (std::vector{folder.path("step-00000001.partial"), folder.path(), folder.path("latest.partial"),
+                                 folder.path()}));
 }
 
 /// A run that went back to step 2 saves step 3 again: later steps are of the run that it left, and stay until then.

@@ -195,6 +195,12 @@ TEST_F(Reuse, PersistentBufferIsOverwritten) {
                      "#3 compute copy y puts activation z at the address of home home, which must outlive the step"));
 }
 
+TEST_F(Reuse, ABufferOfAPluginThatPersistsIsOverwritten) {
+  program_.actions[2].dependencies = {1};
+  memory_.address[persistent(program_, "mine", 8, TSR_BUFFER_PLUGIN)] = 256 + 28;
+  EXPECT_TRUE(has_diagnostic(verify_with_memory(), " puts activation z at the address of plugin mine, which must "));
+}
+
 TEST_F(Reuse, PersistentBuffersShareAnAddress) {
   program_.actions[2].dependencies = {1};
   const uint64_t second = persistent(program_, "second", 8);
