@@ -46,7 +46,7 @@ ModelFolder open_model_folder(const std::string& folder) {
   }
   constexpr std::string_view kGive = "; give a checkpoint, or a folder with config.json and model.safetensors";
   if (!std::filesystem::exists(folder) && !is_model_folder(folder))
-    throw UsageError(concat("there is no folder ", folder, kGive));
+    throw UsageError(concat(folder, " does not exist", kGive));
   if (!is_model_folder(folder) || find_weight_files(folder).paths.empty())
     throw UsageError(concat(folder, " has no weights", kGive));
   ModelFolder model{find_architecture(folder), nullptr, 0};
