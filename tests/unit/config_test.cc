@@ -196,6 +196,12 @@ TEST(Flags, OfTypesThatAreNotSupportedAreRefused) {
   refuse({"--reduce-dtype=float8"}, {"bf16"});
 }
 
+TEST(Flags, HaveAnEffect) {
+  refuse({"--optimizer=sgd", "--eps=1e-6"}, {"--eps has no effect with --optimizer sgd"});
+  refuse({"--offload-io=threads"}, {"--offload-io has no effect without --offload"});
+  EXPECT_EQ(parse({"--optimizer=sgd", "--beta1=0.5"}).config.beta1, 0.5);
+}
+
 TEST(Flags, ProfilesAreOfStepsOfTheRun) {
   const auto profile = parse({"--steps=20", "--profile", "10:12"}).config.profile;
   ASSERT_TRUE(profile);
@@ -207,10 +213,8 @@ TEST(Flags, ProfilesAreOfStepsOfTheRun) {
   refuse({"--profile-out=t.json"}, {"--profile-out t.json has no effect without --profile FROM:TO"});
   refuse({"--steps=11", "--profile=10:12"}, {"--profile 10:12 goes beyond --steps 11; give steps from 1 to 11"});
   refuse({"--profile=0:2"}, {"--profile is '0:2'; give a step, from 1 on, or FROM:TO"});
-  refuse({"--optimizer=sgd", "--eps=1e-6"}, {"--eps has no effect with --optimizer sgd"});
-  refuse({"--offload-io=threads"}, {"--offload-io has no effect without --offload"});
   refuse({"--profile=5:2"}, {"--profile is '5:2', which ends before it begins"});
-  refuse({"--profile=1:2:3"}, {"give FROM:TO, such as 10:12"});
+  refuse({"--profile=1:2:3"}, {"or FROM:TO, such as 10:12"});
   refuse({"--profile=a:b"}, {"--profile is 'a:b'; give a step"});
   refuse({"--steps=1000", "--profile=1:101"}, {"more than 100 steps"});
 }
