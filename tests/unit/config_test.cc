@@ -196,12 +196,6 @@ TEST(Flags, OfTypesThatAreNotSupportedAreRefused) {
   refuse({"--reduce-dtype=float8"}, {"bf16"});
 }
 
-TEST(Flags, HaveAnEffect) {
-  refuse({"--optimizer=sgd", "--eps=1e-6"}, {"--eps has no effect with --optimizer sgd"});
-  refuse({"--offload-io=threads"}, {"--offload-io has no effect without --offload"});
-  EXPECT_EQ(parse({"--optimizer=sgd", "--beta1=0.5"}).config.beta1, 0.5);
-}
-
 TEST(Flags, ProfilesAreOfStepsOfTheRun) {
   const auto profile = parse({"--steps=20", "--profile", "10:12"}).config.profile;
   ASSERT_TRUE(profile);
