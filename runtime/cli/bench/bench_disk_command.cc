@@ -4,6 +4,7 @@
 //
 // Files are measured beside products of 512 x 512 matrices too: in a step both run at once, and writing takes cores.
 
+#include <filesystem>
 #include <iostream>
 #include <optional>
 #include <thread>
@@ -49,6 +50,10 @@ std::vector<std::string> folders_of(const std::string& word) {
   std::vector<std::string> folders;
   for (const std::string_view folder : split(word, ',')) {
     if (folder.empty()) throw UsageError(concat("'", word, "' has an empty part; give folders with commas between"));
+    std::error_code error;
+    if (!std::filesystem::is_directory(folder, error))
+      throw UsageError(concat(folder, std::filesystem::exists(folder, error) ? " is not a folder" : " does not exist",
+                              "; give a folder on the disk that is to be measured"));
     folders.emplace_back(folder);
   }
   return folders;
