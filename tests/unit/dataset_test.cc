@@ -96,8 +96,9 @@ TEST(Dataset, ExamplesAreFeaturesAndLabels) {
 TEST(Dataset, ExamplesWarnOfAStepThatTakesAll) {
   const TempFolder folder;
   const auto data = open_examples_of(folder.write("a.csv", "10,0\n11,1\n12,2\n"));
-  EXPECT_EQ(data->warnings({.batch = 1, .data_ranks = 2, .grad_accum = 1}).size(), 0u);
-  EXPECT_EQ(data->warnings({.batch = 1, .data_ranks = 2, .grad_accum = 2}).size(), 1u);
+  EXPECT_EQ(data->warnings({.batch = 1, .data_ranks = 2, .grad_accum = 1, .steps = 1}).size(), 0u);
+  EXPECT_EQ(data->warnings({.batch = 1, .data_ranks = 2, .grad_accum = 2, .steps = 1}).size(), 1u);
+  EXPECT_EQ(data->warnings({.batch = 1, .data_ranks = 2, .grad_accum = 2}).size(), 0u) << "an evaluation";
 }
 
 }  // namespace
