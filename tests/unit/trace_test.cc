@@ -264,9 +264,9 @@ TEST(TraceComparison, IsOfTheSameProgramOnly) {
   check_same_program(predicted, measured, "it");
   const std::string text = comparison_text(predicted, measured);
   EXPECT_TRUE(std::regex_search(text, std::regex(R"(backward +2\.500 +5\.000 +2\.00\n)"))) << text;
-  for (const auto& change :
-       std::vector<std::function<void(TracedAction&)>>{[](TracedAction& action) { ++action.num_bytes; },
-                                                       [](TracedAction& action) { action.num_operations += 2; }}) {
+  for (const auto& change : std::vector<std::function<void(TracedAction&)>>{
+           [](TracedAction& action) { action.num_bytes = 2 * action.num_bytes + 10; },
+           [](TracedAction& action) { action.num_operations = 2 * action.num_operations + 10; }}) {
     Trace other = planned;
     change(other.actions.front());
     expect_error([&] { check_same_program(summarize(other), measured, "it"); }, {"of another program"});
