@@ -100,19 +100,24 @@ void prefetch_line(const uint16_t* line, uint64_t length) {
     __builtin_prefetch(line + i);
 }
 
-/// The matrix of rows x columns, in float32 and dense, as it lies.
+/// A cache line between the lines of what is widened: without it those of a tile are a power of two apart, so that a
+/// column of them falls into few sets of the cache.
+constexpr uint64_t kPadding = 64 / sizeof(float);
+
+/// Elements of scratch for a matrix of rows x columns, however it lies.
+uint64_t widened_elements(uint64_t rows, uint64_t columns) {
+  return (rows + kPadding) * (columns + kPadding);
+}
+
+/// The matrix of rows x columns, in float32, as it lies.
 ConstMatrix widen_part(const uint16_t* matrix, uint64_t rows, uint64_t columns, Bf16Layout layout, float* wide) {
   const auto [lines, length] = layout.transposed ? std::pair(columns, rows) : std::pair(rows, columns);
-  if (layout.stride == length) {
-    widen(matrix, lines * length, wide);
-  } else {
-    constexpr uint64_t kLinesAhead = 4;
-    for (uint64_t line = 0; line < lines; ++line) {
-      if (line + kLinesAhead < lines) prefetch_line(matrix + (line + kLinesAhead) * layout.stride, length);
-      widen(matrix + line * layout.stride, length, wide + line * length);
-    }
+  constexpr uint64_t kLinesAhead = 4;
+  for (uint64_t line = 0; line < lines; ++line) {
+    if (line + kLinesAhead < lines) prefetch_line(matrix + (line + kLinesAhead) * layout.stride, length);
+    widen(matrix + line * layout.stride, length, wide + line * (length + kPadding));
   }
-  return {wide, length, layout.transposed};
+  return {wide, length + kPadding, layout.transposed};
 }
 
 }  // namespace
@@ -175,13 +180,13 @@ void Bf16Product::widen_and_multiply(std::span<const uint16_t* const> a, std::sp
   const auto of = [&](size_t i, size_t j) -> const Bf16Product& { return *results[j * a.size() + i].product; };
   const Bf16Layout layout_a = of(0, 0).layout_a_, layout_b = of(0, 0).layout_b_;
   const uint64_t k = of(0, 0).extents_.k;
-  uint64_t rows = 0, most_columns = 0;
-  for (size_t i = 0; i < a.size(); ++i)
-    rows += of(i, 0).extents_.m;
-  for (size_t j = 0; j < b.size(); ++j)
-    most_columns = std::max(most_columns, of(0, j).extents_.n);
   const uint64_t longest = std::min(kStep, k);
-  float* const wide = static_cast<float*>(this_worker().scratch((rows + most_columns) * longest * sizeof(float)));
+  uint64_t of_a = 0, of_b = 0;  // elements of scratch
+  for (size_t i = 0; i < a.size(); ++i)
+    of_a += widened_elements(of(i, 0).extents_.m, longest);
+  for (size_t j = 0; j < b.size(); ++j)
+    of_b = std::max(of_b, widened_elements(longest, of(0, j).extents_.n));
+  float* const wide = static_cast<float*>(this_worker().scratch((of_a + of_b) * sizeof(float)));
   std::vector<ConstMatrix> wide_a(a.size());
   for (uint64_t first = 0; first < k; first += kStep) {
     const uint64_t step = std::min(kStep, k - first);
@@ -189,7 +194,7 @@ void Bf16Product::widen_and_multiply(std::span<const uint16_t* const> a, std::sp
     for (size_t i = 0; i < a.size(); ++i) {
       const uint64_t m = of(i, 0).extents_.m;
       wide_a[i] = widen_part(a[i] + first * (layout_a.transposed ? layout_a.stride : 1), m, step, layout_a, free);
-      free += m * step;
+      free += widened_elements(m, step);
     }
     for (size_t j = 0; j < b.size(); ++j) {
       const uint64_t n = of(0, j).extents_.n;
