@@ -137,7 +137,7 @@ std::string path_to_replace(const std::string& path) {
   return error ? "" : real.string();
 }
 
-/// In its place, with the permissions of the file that it replaces. -1: it cannot be made.
+/// Beside `path`, with the permissions of that file, if there is one. -1: it cannot be made.
 int open_partial(const std::string& partial, const std::string& path) {
   const int descriptor = ::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   struct stat old {};

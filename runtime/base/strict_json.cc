@@ -66,9 +66,9 @@ class StructureCheck {
 }  // namespace
 
 json parse_strict_json(std::string_view text, const std::string& where, int max_depth) {
-  // The library takes a zero byte for the end of the text and ignores what follows.
   if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff"))
     throw Error(TSR_E_INVALID_ARGUMENT, concat(where, " is text in UTF-16; save it as UTF-8"));
+  // The library takes a zero byte for the end of the text and ignores what follows.
   if (text.find('\0') != std::string_view::npos)
     throw Error(TSR_E_INVALID_ARGUMENT, concat(where, " has a zero byte at position ", text.find('\0')));
   json parsed;

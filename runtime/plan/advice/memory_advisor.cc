@@ -128,6 +128,7 @@ std::optional<MemoryShortfall> find_shortfall_of(uint32_t memory, const Job& job
     add_copy(job, programs, shortfall);
     return shortfall;
   }
+  shortfall.arena_bytes = needed.of(memory);  // with the copy, as those of the changes that are tried
   const RankPrograms& largest = programs.of(shortfall.rank);
   shortfall.peak = largest_program(largest, memory).memory.peak;
   shortfall.smallest.arena_bytes = shortfall.arena_bytes;
