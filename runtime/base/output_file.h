@@ -29,6 +29,7 @@ struct Output {
   std::function<bool(std::string_view begin)> is_ours;  ///< decides by the first bytes, at most kJudgedBytes
   bool overwrite = false;                               ///< also replace a file that is not ours
   std::vector<JobInput> inputs = {};                    ///< never written, whatever `overwrite` says
+  std::string made_folder = {};                         ///< one that is there by the time the file is opened
   static constexpr size_t kJudgedBytes = 512;
 };
 

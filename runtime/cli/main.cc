@@ -15,6 +15,7 @@
 #include <array>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <new>
 #include <span>
@@ -57,6 +58,13 @@ constexpr std::array kLater = {"check", "simulate", "coordinator", "worker"};
                                         : concat("; did you mean ", guess, "?")));
 }
 
+/// Relative paths, those of defaults too, begin there.
+void require_working_folder() {
+  std::error_code error;
+  std::filesystem::current_path(error);
+  if (error) throw UsageError(concat("the current folder is gone (", error.message(), "); change to one that exists"));
+}
+
 int run_command(const std::vector<std::string>& argv) {
   if (argv.size() < 2) {
     std::cerr << commands_help();
@@ -73,6 +81,7 @@ int run_command(const std::vector<std::string>& argv) {
   }
   const auto command = std::ranges::find(commands(), name, &Subcommand::name);
   if (command == commands().end()) refuse_command(name);
+  require_working_folder();
   return command->run(std::span(argv).subspan(2), argv);
 }
 

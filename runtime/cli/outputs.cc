@@ -112,7 +112,8 @@ Output trace_output(const Job& job, std::vector<JobInput> inputs) {
           .path = trace_path(job.config),
           .is_ours = begins_like_trace,
           .overwrite = job.config.overwrite,
-          .inputs = std::move(inputs)};
+          .inputs = std::move(inputs),
+          .made_folder = job.config.out};
 }
 
 Output svg_output(const Job& job, const std::string& path, std::vector<JobInput> inputs) {

@@ -36,6 +36,7 @@
 #include "plan/verification.h"
 #include "record/rank_record.h"
 #include "record/resolved_config.h"
+#include "record/run_folder.h"
 #include "train/rank_process.h"
 #include "train/saving/resume.h"
 #include "train/thread_ranks.h"
@@ -135,7 +136,7 @@ void run_recorded(RankRecord& record, const std::function<void()>& run) {
   try {
     run();
   } catch (const std::exception& error) {
-    record.note(concat("fails: ", error.what()));
+    record.note(concat(kFails, error.what()));
     throw;
   }
 }
@@ -221,6 +222,7 @@ int start_ranks(const RunFlags& flags, int num_ranks, const std::vector<std::str
     if (job.ranks_are_threads()) return train_as_threads(flags, job, signals, recorded);
     try_communicator(job, log);
     request.finish_ms = job.config.timeout_ms;
+    request.has_steps = job.trains;
     request.asks_to_save = signals.requests().num_saves > 0;
   }
   request.ranks_say_when_done = true;

@@ -10,7 +10,10 @@
 // walk of one rank of each class, or of all ranks of a small job; for 1,024 ranks 0.05 s under ddp, 1.2 s under fsdp
 // (docs/performance.md).
 
+#include <functional>
+#include <future>
 #include <map>
+#include <vector>
 
 #include "base/concat.h"
 #include "base/progress.h"
@@ -29,44 +32,65 @@ namespace {
 /// checked again by fault_of(), with every rank's own program.
 constexpr int kMaxRanksWalked = 16;
 
+/// What is found about one program of all ranks before it is held against the model, and what that needs.
+struct Matching {
+  std::map<int, const Program*> programs;  ///< by representative
+  Diagnostics kernels;                     ///< what the device does not have
+  Diagnostics mistakes;                    ///< with any, the program cannot be walked
+  RankClasses walked;
+  MatchedOps ops;  ///< of the ranks walked
+};
+
+Matching match(const CompileInput& input, const JobPrograms& job, size_t index) {
+  Matching result{{}, {}, {}, job.classes, {}};
+  DiagnosticList mistakes, kernels;
+  for (const auto& [rank, all] : job.by_representative) {
+    const Program& own = *all.all()[index];
+    result.programs.emplace(rank, &own);
+    verify_common(own, all.init, all.first(), job.of(0).init, input.shape, !input.policies.empty(), mistakes);
+    verify_described(own, input.describe_op, kernels);
+  }
+  result.kernels = kernels.take();
+  result.mistakes = mistakes.take();
+  if (!result.mistakes.empty()) return result;
+  const ProgramOf program = [&](int r) -> const Program& { return *result.programs.at(job.classes.representative(r)); };
+  result.walked = matched_ranks(input.mesh, job.classes, program);
+  result.ops = match_ranks(input.mesh, result.walked, program, mistakes);
+  result.mistakes = mistakes.empty() ? verify_order(program, result.ops) : mistakes.take();
+  if (result.mistakes.empty() && input.mesh.num_ranks() <= kMaxRanksWalked && input.policies.empty()) {
+    result.walked = RankClasses(input.mesh);
+    result.ops = match_ranks(input.mesh, result.walked, program, mistakes);
+    result.mistakes = mistakes.take();
+  }
+  return result;
+}
+
 }  // namespace
 
+// Programs are matched beside one another and beside the walks, which are one after another: a step is held against
+// what init has left. Of plugins, only `describe` is called for that, which may be from any thread.
 Diagnostics verify_job(const CompileInput& input, const JobPrograms& job) {
   Diagnostics diagnostics;
   Progress progress(input.log, concat("checking ", input.mesh.num_ranks(), " ranks against one another"));
   HomesCompiler homes(input);
   ModelVerifier model(input.mesh, job.classes, [&](int rank) { return homes.compile(input.mesh.coordinates(rank)); });
-  const bool walks_all = input.mesh.num_ranks() <= kMaxRanksWalked && input.policies.empty();
   const size_t num_programs = job.of(0).all().size();
   for (const auto& [rank, all] : job.by_representative)
     for (const Program* program : all.all())
       model.note_calls(*program);
+  const auto launch = job.by_representative.size() > 1 ? std::launch::async : std::launch::deferred;
+  std::vector<std::future<Matching>> matchings;
+  for (size_t i = 0; i < num_programs; ++i)
+    matchings.push_back(std::async(launch, match, std::cref(input), std::cref(job), i));
   for (size_t i = 0; i < num_programs; ++i) {
     progress.at(i, num_programs);
-    std::map<int, const Program*> programs;
-    for (const auto& [rank, all] : job.by_representative)
-      programs.emplace(rank, all.all()[i]);
-    const ProgramOf program = [&](int r) -> const Program& { return *programs.at(job.classes.representative(r)); };
-    DiagnosticList list, kernels;
-    for (const auto& [rank, own] : programs) {
-      const RankPrograms& of_rank = job.by_representative.at(rank);
-      verify_common(*own, of_rank.init, of_rank.first(), job.of(0).init, input.shape, !input.policies.empty(), list);
-      verify_described(*own, input.describe_op, kernels);
-    }
-    Diagnostics found = list.take();
-    if (found.empty()) {
-      const RankClasses matched = matched_ranks(input.mesh, job.classes, program);
-      const MatchedOps ops = match_ranks(input.mesh, matched, program, list);
-      found = list.empty() ? verify_order(program, ops) : list.take();
-      if (found.empty() && walks_all) {
-        const RankClasses all(input.mesh);
-        const MatchedOps of_all = match_ranks(input.mesh, all, program, list);
-        found = list.empty() ? model.check(program, all, of_all) : list.take();
-      } else if (found.empty()) {
-        found = model.check(program, matched, ops);
-      }
-    }
-    for (const Diagnostics& more : {kernels.take(), found})
+    const Matching matching = matchings[i].get();
+    const ProgramOf program = [&](int r) -> const Program& {
+      return *matching.programs.at(job.classes.representative(r));
+    };
+    const Diagnostics found =
+        matching.mistakes.empty() ? model.check(program, matching.walked, matching.ops) : matching.mistakes;
+    for (const Diagnostics& more : {matching.kernels, found})
       diagnostics.insert(diagnostics.end(), more.begin(), more.end());
   }
   return diagnostics;

@@ -4,6 +4,7 @@
 
 #include "config/plan_flags.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "base/concat.h"
@@ -52,10 +53,14 @@ std::vector<PlanFlag> flags_of_plan() {
       file("trace",
            "compare the step with this trace of a run: predicted and measured time by kind of action; --svg draws both",
            &PlanFlags::trace),
-      file("rates",
-           "predict the step time from these rates, which tessera bench wrote; several files: A,B,...; also for --svg "
-           "and --trace",
-           &PlanFlags::rates)};
+      {"rates", "FILE,...",
+       "predict the step time from these rates, which tessera bench wrote; of several files the last one that has a "
+       "rate counts; also for --svg and --trace",
+       [](PlanFlags& plan, const std::string& given) {
+         if (std::ranges::any_of(split(given, ','), &std::string_view::empty))
+           throw UsageError(concat("--rates '", given, "' has an empty part; give files with commas between them"));
+         plan.rates = given;
+       }}};
 }
 
 }  // namespace

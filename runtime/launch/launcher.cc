@@ -87,9 +87,9 @@ class Requests {
       : request_(request), ranks_(ranks), ending_(ending), log_(log) {}
 
   void take(int signal) {
-    if (signal == SIGUSR1) return save(signal);
+    if (signal == SIGUSR1 && request_.has_steps) return save(signal);
     const bool stops = signal == SIGTERM || signal == SIGINT;
-    if (stops && !stop_ && !end_) return stop(signal);
+    if (stops && request_.has_steps && !stop_ && !end_) return stop(signal);
     if (stops && Clock::now() - asked_ < kOneRequest) return;
     log_.warning(text(signal), stop_ || end_ ? "killing" : "ending", " the ranks");
     ranks_.signal(stop_ || end_ ? SIGKILL : signal);

@@ -15,6 +15,7 @@ struct LaunchRequest {
   int num_ranks = 1;
   std::string log = {};              ///< for rank 0's record: what was logged before the ranks were started
   bool asks_to_save = false;         ///< SIGUSR1 came before the ranks were started, and is passed on
+  bool has_steps = true;             ///< SIGTERM and SIGINT first ask for a stop after one, SIGUSR1 for a checkpoint
   bool ranks_say_when_done = false;  ///< one that exits with 0 has failed if it has not set Ending::has_finished
   int64_t grace_ms = 450;            ///< from a rank's failure to SIGTERM for those that have not ended by themselves
   int64_t finish_ms = 100'000;       ///< the same, from the first rank's success

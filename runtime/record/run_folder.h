@@ -13,6 +13,9 @@ namespace tessera::host {
 inline constexpr std::string_view kConfigFile = "config.json", kMetricsFile = "metrics.jsonl", kPlanText = "plan.txt",
                                   kPlanJson = "plan.json", kStepDrawing = "step.svg", kReportFile = "report.html";
 
+/// What a rank that fails writes into its log before the reason.
+inline constexpr std::string_view kFails = "fails: ";
+
 /// "log.rank3.txt"
 std::string log_file_name(int rank);
 

@@ -116,6 +116,10 @@ std::string timeline(const std::string& drawing) {
                 escaped_markup(inner), "\"></iframe></div>\n");
 }
 
+bool is_complete(const RecordedRun& run) {
+  return run.num_steps > 0 && run.last_step >= run.num_steps;
+}
+
 std::string starts_table(const RecordedRun& run) {
   Facts facts;
   for (const RunStart& start : run.starts)
@@ -123,13 +127,21 @@ std::string starts_table(const RecordedRun& run) {
   return table(facts);
 }
 
+std::string log_cards(const RecordedRun& run) {
+  std::string text = run.logs.empty() ? "" : "<h2>Log</h2>\n";
+  for (const LogEnd& log : run.logs)
+    text += card(concat("Rank ", log.rank, ", the last lines"), "<pre>" + escaped_markup(log.text) + "</pre>",
+                 log.rank > 0 || !is_complete(run));
+  return text;
+}
+
 std::string heading(const RecordedRun& run) {
-  const bool is_complete = run.num_steps > 0 && run.last_step >= run.num_steps;
-  return concat("<h1>", escaped_markup(run.model), "<span class=\"state", is_complete ? " complete" : "", "\">",
-                is_complete ? concat("complete, ", run.num_steps, " steps")
-                            : concat("step ", run.last_step, " of ", run.num_steps),
-                "</span></h1>\n<p class=\"what\">", run.world_size, run.world_size == 1 ? " rank" : " ranks", ", ",
-                escaped_markup(run.mesh), " &middot; ", escaped_markup(run.folder), "</p>\n");
+  const bool complete = is_complete(run);
+  return concat(
+      "<h1>", escaped_markup(run.model), "<span class=\"state", complete ? " complete" : "", "\">",
+      complete ? concat("complete, ", run.num_steps, " steps") : concat("step ", run.last_step, " of ", run.num_steps),
+      "</span></h1>\n<p class=\"what\">", run.world_size, run.world_size == 1 ? " rank" : " ranks", ", ",
+      escaped_markup(run.mesh), " &middot; ", escaped_markup(run.folder), "</p>\n");
 }
 
 std::string footer(const RecordedRun& run) {
@@ -158,7 +170,7 @@ std::string report_page(const RecordedRun& run) {
   page += concat("<h2>Run</h2>\n<div class=\"columns\">\n<div>", card("Environment", table(run.environment)), "<br>",
                  card("Starts", starts_table(run)), "</div>\n",
                  run.settings.empty() ? "" : card("Configuration", table(run.settings)), "</div>\n");
-  return concat(page, footer(run), "</main>\n<script type=\"application/json\" id=\"run\">",
+  return concat(page, log_cards(run), footer(run), "</main>\n<script type=\"application/json\" id=\"run\">",
                 in_script(charts_json(run)), "</script>\n<script>", kPageScript, "</script>\n</body>\n</html>\n");
 }
 

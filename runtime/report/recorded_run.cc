@@ -140,6 +140,36 @@ std::string text_file(const std::string& path) {
   }
 }
 
+/// The last lines of a file, 20 and 16 KiB at most. Empty if it cannot be read.
+std::string last_lines(const std::string& path) {
+  constexpr std::streamoff kMostLogBytes = 16 << 10;
+  constexpr int kMostLines = 20;
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return "";
+  std::ifstream in(path, std::ios::binary | std::ios::ate);
+  const std::streamoff size = in.tellg(), begin = std::max<std::streamoff>(0, size - kMostLogBytes);
+  std::string text(static_cast<size_t>(std::max<std::streamoff>(0, size - begin)), '\0');
+  in.seekg(begin).read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(in.gcount()));
+  while (text.ends_with('\n'))
+    text.pop_back();
+  size_t at = text.size();
+  for (int lines = 0; lines < kMostLines && at != text.npos && at > 0; ++lines)
+    at = text.rfind('\n', at - 1);
+  return at == text.npos || at == 0 ? text : text.substr(at + 1);
+}
+
+std::vector<LogEnd> log_ends(const std::filesystem::path& folder, int64_t num_ranks) {
+  constexpr int64_t kMostRanks = 4096;  // the folder may say anything
+  constexpr size_t kMostLogs = 8;
+  std::vector<LogEnd> logs;
+  for (int rank = 0; rank < std::min(num_ranks, kMostRanks) && logs.size() < kMostLogs; ++rank) {
+    const std::string text = last_lines(folder / log_file_name(rank));
+    if (!text.empty() && (rank == 0 || text.find(kFails) != text.npos)) logs.push_back({rank, text});
+  }
+  return logs;
+}
+
 }  // namespace
 
 RecordedRun read_recorded_run(const std::string& folder) {
@@ -156,6 +186,7 @@ RecordedRun read_recorded_run(const std::string& folder) {
   std::erase_if(run.curves, [](const auto& named) { return named.second.steps.empty(); });
   run.settings = facts_of(parsed(text_file(path(kConfigFile))));
   run.plan = text_file(path(kPlanText));
+  run.logs = log_ends(folder, run.world_size);
   if (const std::string drawing = text_file(path(kStepDrawing));
       begins_like_step_svg(drawing.substr(0, Output::kJudgedBytes)) && drawing.find("<svg ") != drawing.npos)
     run.drawing = drawing;

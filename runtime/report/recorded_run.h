@@ -24,6 +24,12 @@ struct RunStart {
   int64_t resumed_step = 0;
 };
 
+/// The last lines of a rank's log.
+struct LogEnd {
+  int rank = 0;
+  std::string text;
+};
+
 struct RecordedRun {
   std::string folder;
   std::string model, mesh, items = "tokens";
@@ -36,6 +42,7 @@ struct RecordedRun {
   Facts settings;                       ///< config.json
   std::string plan;                     ///< plan.txt
   std::string drawing;                  ///< step.svg
+  std::vector<LogEnd> logs;             ///< of rank 0, and of the ranks that say there why they failed; by rank
   size_t num_unreadable = 0;            ///< lines of the metrics; a last one that is still being written does not count
   std::map<std::string, Curve> curves;  ///< by the names of metrics: "loss", "eval loss", "grad_norm", ...
 };

@@ -85,6 +85,17 @@ TEST_P(ProfileOver, HoldsEveryActionOfEveryRank) {
 }
 INSTANTIATE_TEST_SUITE_P(Communicators, ProfileOver, ::testing::Values("gloo", "local"));
 
+TEST(Profile, MayLieInTheFolderOfTheRecordThatTheRunMakes) {
+  const TempFolder folder;
+  const std::string out = folder.path("new"), file = out + "/../new/t.json";
+  EXPECT_EQ(run_command(train({"--steps=1", "--profile=1", "--out", out, "--profile-out", file})).exit_code, 0);
+  EXPECT_TRUE(fs::exists(out + "/t.json"));
+  const std::string elsewhere = folder.path("other/t.json");
+  EXPECT_EQ(
+      run_command(train({"--steps=1", "--profile=1", "--out", folder.path("b"), "--profile-out", elsewhere})).exit_code,
+      2);
+}
+
 TEST(Profile, DoesNotChangeABit) {
   const TempFolder folder;
   const std::string metrics = folder.path("m.jsonl");

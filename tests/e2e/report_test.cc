@@ -134,6 +134,24 @@ TEST(Report, OfARunThatWasKilledHasWhatIsThere) {
   EXPECT_NE(report_of(MadeRun("").folder.path()).find("No step has ended yet"), std::string::npos);
 }
 
+TEST(Report, OfARunThatFailedHasTheEndsOfTheLogsThatSayWhy) {
+  const MadeRun run(R"({"run":"r2","kind":"run","model":"gpt2","steps":4,"world_size":3})"
+                    "\n");
+  std::string lines;
+  for (int i = 1; i <= 30; ++i)
+    lines += "line " + std::to_string(i) + ".\n";
+  run.folder.write("log.rank0.txt", lines);
+  run.folder.write("log.rank1.txt", "step 1\n");
+  run.folder.write("log.rank2.txt", "step 1\n[2026-11-27] note: fails: a <disk> is full\n");
+  const std::string page = report_of(run.folder.path());
+  for (const std::string part :
+       {"Rank 0, the last lines</summary><pre>line 11.\nline 12.\n", "line 30.</pre>",
+        "open><summary>Rank 2, the last lines</summary><pre>step 1\n[2026-11-27] note: fails: a &lt;disk&gt; is full"})
+    EXPECT_NE(page.find(part), std::string::npos) << part;
+  for (const std::string part : {"Rank 1,", "line 10."})
+    EXPECT_EQ(page.find(part), std::string::npos) << part;
+}
+
 TEST(Report, OfAResumedRunHasEachStepOnce) {
   const MadeRun run(step_line(1, "5") + step_line(2, "4") + step_line(3, "3") +
                     R"({"run":"r2","kind":"run","model":"gpt2","steps":4,"resumed_step":1})" + "\n" +

@@ -113,8 +113,19 @@ TEST(AnEvaluation, EndsAtTheFirstSignal) {
     Command run(tessera({"eval", golden(), "--data", tokens, "--seq-len=8", "--batch-size=1", "--threads=1", nproc}));
     ASSERT_TRUE(run.wait_for("raw uint16 tokens")) << run.err();
     kill(run.pid(), SIGTERM);
-    EXPECT_EQ(run.wait().exit_code, 128 + SIGTERM);
+    const CommandResult result = run.wait();
+    EXPECT_EQ(result.exit_code, 128 + SIGTERM);
+    EXPECT_EQ(result.err.find("after a step"), std::string::npos) << result.err;
   }
+}
+
+TEST(ABenchmark, EndsAtTheFirstSignal) {
+  Command run(tessera({"bench", "comm", "--nproc=2", "--iters=1000000"}));
+  ASSERT_TRUE(eventually([&] { return children_of(run.pid()).size() == 2; }));
+  kill(run.pid(), SIGINT);
+  const CommandResult result = run.wait();
+  EXPECT_EQ(result.exit_code, 128 + SIGINT) << result.err;
+  EXPECT_EQ(result.err.find("after a step"), std::string::npos) << result.err;
 }
 
 // The shell's child inherits that SIGCHLD is ignored, and then the system keeps no exit status of its children.

@@ -54,6 +54,7 @@ constexpr CommandSyntax kSyntax = {
 constexpr int64_t kTestMs = 60'000;
 constexpr int64_t kManyElements = 1 << 22;  // 16 MiB of float32
 constexpr int kLaunches = 1000;
+constexpr int64_t kLoadSize = 512;  // of the products beside which copies are measured
 
 constexpr NamedDtype kDtypes[] = {{"float32", TSR_F32}, {"bf16", TSR_BF16}, {"fp16", TSR_F16}};
 
@@ -66,6 +67,17 @@ struct DeviceBench {
 };
 constexpr std::string_view kParts = "products|memory|copies|launches";
 
+/// Refuses flags of parts that --only leaves out.
+void refuse_unused(const CommandLine& line, const DeviceBench& bench) {
+  const auto refuse = [&](std::initializer_list<const char*> flags) {
+    for (const char* flag : flags)
+      if (line.has(flag))
+        throw UsageError(concat("--", flag, " has no effect with --only ", bench.only, "; leave one of them out"));
+  };
+  if (!bench.has("products")) refuse({"min-size", "max-size", "factor"});
+  if (bench.only == "launches") refuse({"iters", "warmup"});
+}
+
 DeviceBench read_bench(const CommandLine& line) {
   DeviceBench bench;
   bench.min_size = line.integer("min-size", 256, 1, 1 << 16);
@@ -76,6 +88,7 @@ DeviceBench read_bench(const CommandLine& line) {
   if (line.has("only")) {
     bench.only = line.value("only");
     parse_choice("only", bench.only, kParts);
+    refuse_unused(line, bench);
   }
   if (bench.min_size > bench.max_size)
     throw UsageError(concat("--min-size ", bench.min_size, " is above --max-size ", bench.max_size,
@@ -132,7 +145,7 @@ void measure_launches(const Device& device) {
 }
 
 void measure_copies_of(const Device& device, const DeviceBench& bench, Rates& rates) {
-  KernelBench load(device, product_op(TSR_F32, std::min<int64_t>(512, bench.max_size)));
+  KernelBench load(device, product_op(TSR_F32, kLoadSize));
   load.measure(bench.num_warmups, bench.num_measured);
   rates.copies = measure_copies(device, load.load());
   const CopyRates& copies = *rates.copies;
