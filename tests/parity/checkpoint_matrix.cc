@@ -1,5 +1,6 @@
 // A kind is what splits the state, over any of its numbers of ranks. Runs that never stop are kept, each with what it
-// saved on the way: a row of the matrix costs the runs that load, which are two or three.
+// saved on the way; so are runs that go on with what their own layout has saved, one for each state. A row of the
+// matrix costs the runs that load, which are two.
 //
 // Which layouts add the same sums is in `sums_of`: sums over data ranks are one tree, in blocks or flat, so their
 // number alone counts; a pipeline adds a tied embedding's parts by stage, and tensor parallelism adds within a product.
@@ -254,6 +255,26 @@ const CheckpointMatrix::WholeRun& CheckpointMatrix::whole_run(const Side& side, 
   return whole;
 }
 
+// Layouts of equal sums save one state; that they do is checked where the run is used.
+const CheckpointMatrix::WholeRun& CheckpointMatrix::run_from_own(const Side& side, const std::string& setting,
+                                                                 const std::string& sums, const std::string& own) {
+  const auto [found, is_new] = runs_from_own_.try_emplace({side, setting, sums});
+  WholeRun& other = found->second;
+  if (is_new) {
+    const std::string folder = folder_.path("own-" + std::to_string(runs_from_own_.size()));
+    other = {{}, folder + "/other", folder + "/own"};
+    std::filesystem::create_directory(folder);
+    std::filesystem::copy(own, other.from);
+    other.result = run(side, setting, num_steps_, {"--resume=" + other.from, "--save=" + other.folder});
+  }
+  return other;
+}
+
+std::string CheckpointMatrix::sums(const Space::Row& row, const std::string& which) const {
+  const Side of = side(row, which);
+  return sums_of(of.kind, of.num_ranks);
+}
+
 RunState CheckpointMatrix::saved_state(const Space::Row& row) {
   const WholeRun& whole = whole_run(side(row, "saved"), space_.value(row, "setting"));
   return Checkpoint(step_folder(whole.folder, kSavedStep)).index().state;
@@ -262,7 +283,7 @@ RunState CheckpointMatrix::saved_state(const Space::Row& row) {
 std::string CheckpointMatrix::check(const Space::Row& row) {
   try {
     std::string text = compare(row);
-    for (const char* name : {"own", "rest", "other"})
+    for (const char* name : {"own", "rest"})
       std::filesystem::remove_all(folder_.path(name));
     return text;
   } catch (const std::exception& error) {
@@ -291,9 +312,11 @@ std::string CheckpointMatrix::compare(const Space::Row& row) {
     return difference(Checkpoint(step_folder(whole.folder, num_steps_)), at_end);
   }
   // Under the other layout from that state on: what this layout itself has saved of it.
-  const RunResult other = run_to(num_steps_, own, "other");
-  if (const auto text = first_difference(other, rest); !text.empty()) return "from its own checkpoint: " + text;
-  if (const auto text = difference(Checkpoint(step_folder(folder_.path("other"), num_steps_)), at_end); !text.empty())
+  const WholeRun& other = run_from_own(to, setting, sums_of(from.kind, from.num_ranks), own);
+  if (const auto text = difference(Checkpoint(other.from), Checkpoint(own)); !text.empty())
+    return "of layouts with equal sums, one has saved another state: " + text;
+  if (const auto text = first_difference(other.result, rest); !text.empty()) return "from its own checkpoint: " + text;
+  if (const auto text = difference(Checkpoint(step_folder(other.folder, num_steps_)), at_end); !text.empty())
     return "from its own checkpoint: " + text;
   return keeps_losses_near(setting) ? distance(rest, end_of_whole) : "";
 }

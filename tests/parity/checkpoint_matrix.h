@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -29,6 +30,8 @@ class CheckpointMatrix {
   std::string check(const Space::Row& row);
 
   const Space& space() const { return space_; }
+  /// Names what the sums of the layout that saves, or loads, depend on: layouts of one name have one state.
+  std::string sums(const Space::Row& row, const std::string& which) const;
   /// Where the run of a row's saver was when it saved.
   RunState saved_state(const Space::Row& row);
 
@@ -41,6 +44,7 @@ class CheckpointMatrix {
   struct WholeRun {
     RunResult result;
     std::string folder;  // of its checkpoints
+    std::string from;    // the folder of the one that it went on with, if it did
   };
 
   Side side(const Space::Row& row, const std::string& which) const;
@@ -49,12 +53,16 @@ class CheckpointMatrix {
   std::vector<std::string> flags_of(const Side& side, const std::string& setting) const;
   std::vector<std::string> limit_for(const Side& side, const std::string& setting) const;
   const WholeRun& whole_run(const Side& side, const std::string& setting);
+  const WholeRun& run_from_own(const Side& side, const std::string& setting, const std::string& sums,
+                               const std::string& own);
   std::string compare(const Space::Row& row);
 
   const Space space_ = checkpoint_space();
   const int num_steps_;
   TempFolder folder_, model_, data_;
-  std::map<std::pair<Side, std::string>, WholeRun> whole_runs_;
+  std::map<std::pair<Side, std::string>, WholeRun> whole_runs_;  // by setting
+  std::map<std::tuple<Side, std::string, std::string>, WholeRun>
+      runs_from_own_;  // by setting, and by sums of the saver
 };
 
 }  // namespace tessera::testing
