@@ -4,7 +4,8 @@
 set -eu
 toolkit=$1 libraries=$2
 wheels=$(mktemp -d)
-python3 -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --only-binary=:all: --require-hashes \
+python3 -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --only-binary=:all: \
+  --root-user-action=ignore --require-hashes \
   --target "$wheels" -r "$(dirname "$0")/cuda.txt"
 mkdir -p "$toolkit/lib" "$libraries"
 for part in "$wheels"/nvidia/*/; do
