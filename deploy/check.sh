@@ -60,8 +60,19 @@ image() {
   train_in tessera
 }
 
+# What the plugins open is found, and has all that it needs but the driver.
+readonly libraries='
+  for name in libcublasLt libcudart libcudnn libnccl libnvrtc; do
+    ldconfig -p | grep -q "$name\.so\.[0-9]* .*/usr/local/lib" || { echo "deploy: $name is not in the image"; exit 1; }
+  done
+  ! ldd /usr/local/lib/lib*.so.* | grep "not found" | grep -v "libcuda\.so\.1"'
+
 cuda-image() {
+  local container
   build_image tessera-cuda CUDA=ON CUDAARCHS=90
+  container=$("${buildah[@]}" from --pull-never tessera-cuda)
+  "${buildah[@]}" run "$container" -- sh -c "$libraries"
+  "${buildah[@]}" rm "$container" >/dev/null
   train_in tessera-cuda cuda-device nccl-comm
 }
 

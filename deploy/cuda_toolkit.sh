@@ -21,7 +21,7 @@ for library in "$toolkit"/lib/*.so.*; do
   ln -sf "$(basename "$library")" "${library%.so.*}.so"
 done
 ln -sfn lib "$toolkit/lib64"
-# cuDNN compiles some of its kernels with nvrtc.
-for name in libcublasLt libcudnn libnccl libnvrtc; do
+# cuDNN compiles some of its kernels with nvrtc, and its front end may open the runtime, which is linked into ours.
+for name in libcublasLt libcudart libcudnn libnccl libnvrtc; do
   cp "$toolkit/lib/$name"*.so.* "$libraries"
 done

@@ -72,15 +72,20 @@ std::string refusal_of_old_file(const Output& output, const struct stat& file) {
   return "";
 }
 
+/// Whether `folder` is `made`, which is not there yet.
+bool will_be_made(const fs::path& folder, const std::string& made) {
+  std::error_code unknown;
+  return !made.empty() && !fs::exists(made, unknown) &&
+         (folder / "").lexically_normal() == (fs::absolute(made) / "").lexically_normal();
+}
+
 std::string refusal_of_new_file(const Output& output) {
   struct stat link {};
   if (::lstat(output.path.c_str(), &link) == 0)
     return "is a link to a file that does not exist; remove the link, or give another file";
-  const fs::path parent = fs::absolute(output.path).lexically_normal().parent_path();
-  const fs::path made = output.made_folder.empty() ? fs::path() : fs::absolute(output.made_folder) / "";
+  const fs::path parent = fs::absolute(output.path).parent_path();
   std::error_code unknown;
-  const bool will_be_there = !fs::exists(parent, unknown) && parent / "" == made.lexically_normal();
-  if (!will_be_there && ::faccessat(AT_FDCWD, parent.c_str(), W_OK | X_OK, AT_EACCESS) != 0)
+  if (!will_be_made(parent, output.made_folder) && ::faccessat(AT_FDCWD, parent.c_str(), W_OK | X_OK, AT_EACCESS) != 0)
     return concat("cannot be written: its folder ", parent.string(), ": ", std::strerror(errno));
   for (const JobInput& input : output.inputs)
     if (input.takes_all && fs::is_directory(input.path, unknown) && lies_in(output.path, input.path))

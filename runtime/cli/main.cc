@@ -58,13 +58,6 @@ constexpr std::array kLater = {"check", "simulate", "coordinator", "worker"};
                                         : concat("; did you mean ", guess, "?")));
 }
 
-/// Relative paths, those of defaults too, begin there.
-void require_working_folder() {
-  std::error_code error;
-  std::filesystem::current_path(error);
-  if (error) throw UsageError(concat("the current folder is gone (", error.message(), "); change to one that exists"));
-}
-
 int run_command(const std::vector<std::string>& argv) {
   if (argv.size() < 2) {
     std::cerr << commands_help();
@@ -81,7 +74,6 @@ int run_command(const std::vector<std::string>& argv) {
   }
   const auto command = std::ranges::find(commands(), name, &Subcommand::name);
   if (command == commands().end()) refuse_command(name);
-  require_working_folder();
   return command->run(std::span(argv).subspan(2), argv);
 }
 
@@ -108,6 +100,13 @@ bool may_use_plugins_from_elsewhere(std::span<char* const> arguments) {
   });
 }
 
+/// Relative paths cannot be made absolute there.
+bool is_in_a_folder_that_is_gone() {
+  std::error_code error;
+  std::filesystem::current_path(error);
+  return error == std::errc::no_such_file_or_directory;
+}
+
 /// Runs the command; errors are printed and become the exit code.
 int run_guarded(const std::vector<std::string>& argv) {
   try {
@@ -115,6 +114,10 @@ int run_guarded(const std::vector<std::string>& argv) {
   } catch (const UsageError& e) {
     print_error(e.what());
     return 2;
+  } catch (const std::filesystem::filesystem_error& e) {
+    const bool is_gone = is_in_a_folder_that_is_gone();
+    print_error(is_gone ? "the current folder is gone; change to one that exists" : sentence_of(e));
+    return is_gone ? 2 : 1;
   } catch (const std::exception& e) {
     print_error(sentence_of(e));
     return 1;

@@ -223,7 +223,7 @@ int start_ranks(const RunFlags& flags, int num_ranks, const std::vector<std::str
     try_communicator(job, log);
     request.finish_ms = job.config.timeout_ms;
     request.has_steps = job.trains;
-    request.asks_to_save = signals.requests().num_saves > 0;
+    request.asks_to_save = job.trains && signals.requests().num_saves > 0;
   }
   request.ranks_say_when_done = true;
   request.log = recorded.record.take_log();

@@ -10,10 +10,12 @@
 // walk of one rank of each class, or of all ranks of a small job; for 1,024 ranks 0.05 s under ddp, 1.2 s under fsdp
 // (docs/performance.md).
 
+#include <algorithm>
+#include <deque>
 #include <functional>
 #include <future>
 #include <map>
-#include <vector>
+#include <thread>
 
 #include "base/concat.h"
 #include "base/progress.h"
@@ -67,8 +69,10 @@ Matching match(const CompileInput& input, const JobPrograms& job, size_t index) 
 
 }  // namespace
 
-// Programs are matched beside one another and beside the walks, which are one after another: a step is held against
-// what init has left. Of plugins, only `describe` is called for that, which may be from any thread.
+// Where ranks differ, the next programs are matched while one is walked; the walks are one after another, since a step
+// is held against what init has left. As many are begun as there are cores, so that what is matched does not pile up.
+// Of plugins, matching only calls `describe`, which may be from any thread. A job of equal ranks takes no time worth a
+// thread.
 Diagnostics verify_job(const CompileInput& input, const JobPrograms& job) {
   Diagnostics diagnostics;
   Progress progress(input.log, concat("checking ", input.mesh.num_ranks(), " ranks against one another"));
@@ -78,13 +82,17 @@ Diagnostics verify_job(const CompileInput& input, const JobPrograms& job) {
   for (const auto& [rank, all] : job.by_representative)
     for (const Program* program : all.all())
       model.note_calls(*program);
-  const auto launch = job.by_representative.size() > 1 ? std::launch::async : std::launch::deferred;
-  std::vector<std::future<Matching>> matchings;
-  for (size_t i = 0; i < num_programs; ++i)
-    matchings.push_back(std::async(launch, match, std::cref(input), std::cref(job), i));
+  const auto launch =
+      job.by_representative.size() > 1 ? std::launch::async | std::launch::deferred : std::launch::deferred;
+  const size_t num_ahead = std::max(1u, std::thread::hardware_concurrency());
+  std::deque<std::future<Matching>> matchings;
+  size_t num_begun = 0;
   for (size_t i = 0; i < num_programs; ++i) {
     progress.at(i, num_programs);
-    const Matching matching = matchings[i].get();
+    for (; num_begun < num_programs && matchings.size() < num_ahead; ++num_begun)
+      matchings.push_back(std::async(launch, match, std::cref(input), std::cref(job), num_begun));
+    const Matching matching = matchings.front().get();
+    matchings.pop_front();
     const ProgramOf program = [&](int r) -> const Program& {
       return *matching.programs.at(job.classes.representative(r));
     };

@@ -87,7 +87,7 @@ class Requests {
       : request_(request), ranks_(ranks), ending_(ending), log_(log) {}
 
   void take(int signal) {
-    if (signal == SIGUSR1 && request_.has_steps) return save(signal);
+    if (signal == SIGUSR1) return save(signal);
     const bool stops = signal == SIGTERM || signal == SIGINT;
     if (stops && request_.has_steps && !stop_ && !end_) return stop(signal);
     if (stops && Clock::now() - asked_ < kOneRequest) return;
@@ -109,6 +109,7 @@ class Requests {
   static std::string text(int signal) { return concat("signal ", signal, " (", ::strsignal(signal), "): "); }
 
   void save(int signal) {
+    if (!request_.has_steps) return log_.info(text(signal), "these ranks have no checkpoint to save");
     log_.info(text(signal), "asking one rank for a checkpoint");
     ranks_.signal_one(signal);
   }

@@ -15,7 +15,7 @@ struct LaunchRequest {
   int num_ranks = 1;
   std::string log = {};              ///< for rank 0's record: what was logged before the ranks were started
   bool asks_to_save = false;         ///< SIGUSR1 came before the ranks were started, and is passed on
-  bool has_steps = true;             ///< SIGTERM and SIGINT first ask for a stop after one, SIGUSR1 for a checkpoint
+  bool has_steps = true;             ///< else the first SIGTERM or SIGINT ends the job, and SIGUSR1 changes nothing
   bool ranks_say_when_done = false;  ///< one that exits with 0 has failed if it has not set Ending::has_finished
   int64_t grace_ms = 450;            ///< from a rank's failure to SIGTERM for those that have not ended by themselves
   int64_t finish_ms = 100'000;       ///< the same, from the first rank's success
@@ -41,10 +41,11 @@ std::string own_executable();
 /// The exit code is 0 when all ranks exit with 0. When a rank fails or reports that it fails, the store is closed,
 /// which makes the others end, and the exit code is that of first_cause() (1 if a signal killed it).
 ///
-/// SIGTERM and SIGINT are passed on to all ranks, which stop after a step, and waited for without a limit; SIGUSR1 is
-/// passed on to one, which has the others save too. A second signal to stop, from kOneRequest on, kills the ranks;
-/// other signals of kEndingSignals are passed on and end the job: the exit code is then 128 + n. The ranks die with
-/// this process, whatever ends it.
+/// Ranks that have steps get SIGTERM and SIGINT and stop after a step, for which is waited without a limit; SIGUSR1
+/// goes to one of them, which has the others save too. A second signal to stop, from kOneRequest on, kills the ranks.
+/// For ranks without steps the first of them is as other signals, and SIGUSR1 is dropped. Other signals of
+/// kEndingSignals are passed on and end the job: the exit code is then 128 + n. The ranks die with this process,
+/// whatever ends it.
 ///
 /// Throws UNAVAILABLE when a rank cannot be started, and RESOURCE_EXHAUSTED before that when the limit of open files is
 /// too low. Call it on the main thread, before other threads exist: it blocks the signals it handles until it returns.

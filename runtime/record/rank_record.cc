@@ -143,8 +143,8 @@ struct RankRecord::State {
     {
       const std::lock_guard lock(mutex);
       new_writer->append(log, concat(launcher_log, time_text(), " note: rank ", rank, " of ", job.mesh.num_ranks(),
-                                     " begins, process ", ::getpid(), " on ",
-                                     environment.empty() ? "" : environment[0].second, "\n", std::exchange(early, "")));
+                                     kBegins, ::getpid(), " on ", environment.empty() ? "" : environment[0].second,
+                                     "\n", std::exchange(early, "")));
       log_file = log;
       writer = std::move(new_writer);
     }

@@ -13,8 +13,8 @@ namespace tessera::host {
 inline constexpr std::string_view kConfigFile = "config.json", kMetricsFile = "metrics.jsonl", kPlanText = "plan.txt",
                                   kPlanJson = "plan.json", kStepDrawing = "step.svg", kReportFile = "report.html";
 
-/// What a rank that fails writes into its log before the reason.
-inline constexpr std::string_view kFails = "fails: ";
+/// Notes in the log of a rank: what comes before the reason when it fails, and a part of the line with which it begins.
+inline constexpr std::string_view kFails = "fails: ", kBegins = " begins, process ";
 
 /// "log.rank3.txt"
 std::string log_file_name(int rank);

@@ -159,13 +159,19 @@ std::string last_lines(const std::string& path) {
   return at == text.npos || at == 0 ? text : text.substr(at + 1);
 }
 
+/// Whether the rank says so since it has begun for the last time.
+bool has_failed(const std::string& log) {
+  const size_t begin = log.rfind(kBegins);
+  return log.find(concat(" note: ", kFails), begin == log.npos ? 0 : begin) != log.npos;
+}
+
 std::vector<LogEnd> log_ends(const std::filesystem::path& folder, int64_t num_ranks) {
   constexpr int64_t kMostRanks = 4096;  // the folder may say anything
   constexpr size_t kMostLogs = 8;
   std::vector<LogEnd> logs;
   for (int rank = 0; rank < std::min(num_ranks, kMostRanks) && logs.size() < kMostLogs; ++rank) {
     const std::string text = last_lines(folder / log_file_name(rank));
-    if (!text.empty() && (rank == 0 || text.find(kFails) != text.npos)) logs.push_back({rank, text});
+    if (!text.empty() && (rank == 0 || has_failed(text))) logs.push_back({rank, text});
   }
   return logs;
 }

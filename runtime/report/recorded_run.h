@@ -42,7 +42,7 @@ struct RecordedRun {
   Facts settings;                       ///< config.json
   std::string plan;                     ///< plan.txt
   std::string drawing;                  ///< step.svg
-  std::vector<LogEnd> logs;             ///< of rank 0, and of the ranks that say there why they failed; by rank
+  std::vector<LogEnd> logs;             ///< of rank 0, and of those that say there why they failed; 8 at most
   size_t num_unreadable = 0;            ///< lines of the metrics; a last one that is still being written does not count
   std::map<std::string, Curve> curves;  ///< by the names of metrics: "loss", "eval loss", "grad_norm", ...
 };

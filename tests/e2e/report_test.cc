@@ -141,7 +141,8 @@ TEST(Report, OfARunThatFailedHasTheEndsOfTheLogsThatSayWhy) {
   for (int i = 1; i <= 30; ++i)
     lines += "line " + std::to_string(i) + ".\n";
   run.folder.write("log.rank0.txt", lines);
-  run.folder.write("log.rank1.txt", "step 1\n");
+  run.folder.write("log.rank1.txt",
+                   "note: fails: x\n[2026-11-27] note: rank 1 of 3 begins, process 7 on here\nfails: y\n");
   run.folder.write("log.rank2.txt", "step 1\n[2026-11-27] note: fails: a <disk> is full\n");
   const std::string page = report_of(run.folder.path());
   for (const std::string part :

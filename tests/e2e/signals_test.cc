@@ -112,6 +112,7 @@ TEST(AnEvaluation, EndsAtTheFirstSignal) {
   for (const char* nproc : {"--nproc=1", "--nproc=2"}) {
     Command run(tessera({"eval", golden(), "--data", tokens, "--seq-len=8", "--batch-size=1", "--threads=1", nproc}));
     ASSERT_TRUE(run.wait_for("raw uint16 tokens")) << run.err();
+    kill(run.pid(), SIGUSR1);  // changes nothing
     kill(run.pid(), SIGTERM);
     const CommandResult result = run.wait();
     EXPECT_EQ(result.exit_code, 128 + SIGTERM);
@@ -122,6 +123,8 @@ TEST(AnEvaluation, EndsAtTheFirstSignal) {
 TEST(ABenchmark, EndsAtTheFirstSignal) {
   Command run(tessera({"bench", "comm", "--nproc=2", "--iters=1000000"}));
   ASSERT_TRUE(eventually([&] { return children_of(run.pid()).size() == 2; }));
+  kill(run.pid(), SIGUSR1);
+  ASSERT_TRUE(run.wait_for("these ranks have no checkpoint to save")) << run.err();
   kill(run.pid(), SIGINT);
   const CommandResult result = run.wait();
   EXPECT_EQ(result.exit_code, 128 + SIGINT) << result.err;

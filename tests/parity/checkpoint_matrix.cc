@@ -245,29 +245,25 @@ RunResult CheckpointMatrix::run(const Side& side, const std::string& setting, in
 }
 
 const CheckpointMatrix::WholeRun& CheckpointMatrix::whole_run(const Side& side, const std::string& setting) {
-  const auto [found, is_new] = whole_runs_.try_emplace({side, setting});
-  WholeRun& whole = found->second;
-  if (is_new) {
-    whole.folder = folder_.path(std::to_string(whole_runs_.size()));
-    whole.result = run(side, setting, num_steps_,
-                       {"--save=" + whole.folder, "--save-every=" + std::to_string(kSavedStep), "--keep=0"});
-  }
-  return whole;
+  const std::pair key(side, setting);
+  if (const auto found = whole_runs_.find(key); found != whole_runs_.end()) return found->second;
+  WholeRun whole{{}, folder_.path(std::to_string(whole_runs_.size())), ""};
+  whole.result = run(side, setting, num_steps_,
+                     {"--save=" + whole.folder, "--save-every=" + std::to_string(kSavedStep), "--keep=0"});
+  return whole_runs_.emplace(key, std::move(whole)).first->second;
 }
 
 // Layouts of equal sums save one state; that they do is checked where the run is used.
 const CheckpointMatrix::WholeRun& CheckpointMatrix::run_from_own(const Side& side, const std::string& setting,
                                                                  const std::string& sums, const std::string& own) {
-  const auto [found, is_new] = runs_from_own_.try_emplace({side, setting, sums});
-  WholeRun& other = found->second;
-  if (is_new) {
-    const std::string folder = folder_.path("own-" + std::to_string(runs_from_own_.size()));
-    other = {{}, folder + "/other", folder + "/own"};
-    std::filesystem::create_directory(folder);
-    std::filesystem::copy(own, other.from);
-    other.result = run(side, setting, num_steps_, {"--resume=" + other.from, "--save=" + other.folder});
-  }
-  return other;
+  const std::tuple key(side, setting, sums);
+  if (const auto found = runs_from_own_.find(key); found != runs_from_own_.end()) return found->second;
+  const std::string folder = folder_.path("own-" + std::to_string(runs_from_own_.size()));
+  WholeRun other{{}, folder + "/other", folder + "/own"};
+  std::filesystem::create_directories(folder);
+  std::filesystem::copy(own, other.from, std::filesystem::copy_options::overwrite_existing);
+  other.result = run(side, setting, num_steps_, {"--resume=" + other.from, "--save=" + other.folder});
+  return runs_from_own_.emplace(key, std::move(other)).first->second;
 }
 
 std::string CheckpointMatrix::sums(const Space::Row& row, const std::string& which) const {

@@ -30,7 +30,7 @@ class CheckpointMatrix {
   std::string check(const Space::Row& row);
 
   const Space& space() const { return space_; }
-  /// Names what the sums of the layout that saves, or loads, depend on: layouts of one name have one state.
+  /// A name for the sums that the layout which saves, or loads, adds: layouts of one name have equal bits.
   std::string sums(const Space::Row& row, const std::string& which) const;
   /// Where the run of a row's saver was when it saved.
   RunState saved_state(const Space::Row& row);
@@ -44,7 +44,7 @@ class CheckpointMatrix {
   struct WholeRun {
     RunResult result;
     std::string folder;  // of its checkpoints
-    std::string from;    // the folder of the one that it went on with, if it did
+    std::string from;    // the checkpoint that it resumed from; empty: it began at step 1
   };
 
   Side side(const Space::Row& row, const std::string& which) const;
@@ -60,9 +60,8 @@ class CheckpointMatrix {
   const Space space_ = checkpoint_space();
   const int num_steps_;
   TempFolder folder_, model_, data_;
-  std::map<std::pair<Side, std::string>, WholeRun> whole_runs_;  // by setting
-  std::map<std::tuple<Side, std::string, std::string>, WholeRun>
-      runs_from_own_;  // by setting, and by sums of the saver
+  std::map<std::pair<Side, std::string>, WholeRun> whole_runs_;                   // by layout and setting
+  std::map<std::tuple<Side, std::string, std::string>, WholeRun> runs_from_own_;  // and by the sums of the saver
 };
 
 }  // namespace tessera::testing
