@@ -103,8 +103,8 @@ bool may_use_plugins_from_elsewhere(std::span<char* const> arguments) {
 /// Relative paths cannot be made absolute there.
 bool is_in_a_folder_that_is_gone() {
   std::error_code error;
-  std::filesystem::current_path(error);
-  return error == std::errc::no_such_file_or_directory;
+  const std::filesystem::path folder = std::filesystem::current_path(error);
+  return folder.empty() && error == std::errc::no_such_file_or_directory;
 }
 
 /// Runs the command; errors are printed and become the exit code.
