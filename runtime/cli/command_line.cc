@@ -50,6 +50,7 @@ void CommandLine::read(const CommandSyntax& syntax, std::span<const std::string>
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& given = arguments[i];
     if (all_words || !given.starts_with("-") || given == "-") {
+      if (given.empty()) throw UsageError(concat("an argument is empty; ", syntax.usage));
       words_.push_back(given);
       continue;
     }
@@ -72,6 +73,10 @@ void CommandLine::read(const CommandSyntax& syntax, std::span<const std::string>
       throw UsageError(concat("--", name, " has no value; give ", flag->value, " after it"));
     values_[name] = arguments[++i];
   }
+  for (const auto& [name, value] : values_)
+    if (const auto flag = std::ranges::find(flags, name, &CommandFlag::name);
+        value.empty() && (flag->value == "FILE" || flag->value == "FOLDER"))
+      throw UsageError(concat("--", name, " is empty; give a ", flag->value == "FILE" ? "file" : "folder"));
 }
 
 std::string CommandLine::value(std::string_view flag, std::string_view otherwise) const {

@@ -64,6 +64,7 @@ int run_command(const std::vector<std::string>& argv) {
     return 2;
   }
   const std::string& name = argv[1];
+  if (name == "help" && argv.size() > 2) return run_command({argv[0], argv[2], "--help"});
   if (name == "--help" || name == "-h" || name == "help") {
     std::cout << commands_help();
     return 0;

@@ -223,6 +223,9 @@ void check_outputs(const Job& job, const ParsedFlags& flags) {
     refuse(refusal_inside_checkpoint(flag, file));
   if (!config.out.empty()) refuse(refusal_of_record(config.out, !config.resume.empty(), config.overwrite, inputs));
   if (!config.save.empty()) refuse(refusal_of_folder("--save", config.save, inputs));
+  if (!config.save.empty() && is_model_folder(config.model) && is_one_file(config.save, config.model))
+    throw UsageError(concat("--save ", config.save, " is the folder of --model, which would then mean its newest ",
+                            "checkpoint; give another folder"));
 }
 
 RankObserver write_outputs(const Job& job, int rank) {

@@ -107,8 +107,8 @@ int plan_command(std::span<const std::string> arguments) {
   const Log log(parse_log_level(flags.config.log_level));
   const int num_ranks = std::max(1, requested_world(flags.config));
   if (flags.plan.rank >= num_ranks)
-    throw UsageError("--rank " + std::to_string(flags.plan.rank) + " does not exist; the job has the ranks 0 to " +
-                     std::to_string(num_ranks - 1));
+    throw UsageError(concat("rank ", flags.plan.rank, " does not exist; the job has ",
+                            num_ranks == 1 ? "rank 0 alone" : concat("the ranks 0 to ", num_ranks - 1)));
   Job job = make_job(flags, num_ranks, log);
   if (flags.print_config) {
     std::cout << resolved_config(job, threads_per_rank(job.config, num_ranks));

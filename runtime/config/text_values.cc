@@ -100,7 +100,7 @@ uint64_t parse_bytes(std::string_view flag, std::string_view text) {
   const double num_bytes = parse_all(number, value) == std::errc() ? value * scale : -1;
   // 10^18 bytes are more than any machine has, and fit a signed integer too.
   // Written so that NaN is refused as well.
-  if (!(num_bytes >= 1 && num_bytes < 1e18))
+  if (!(num_bytes >= 1 && num_bytes < 1e18) || (scale == 1 && num_bytes != std::floor(num_bytes)))
     throw UsageError(concat("--", flag, " is '", text, "'; give a number of bytes, such as 2GiB, 512MiB or 1.5GB"));
   return static_cast<uint64_t>(num_bytes);
 }

@@ -18,6 +18,7 @@
 #include "config/usage_error.h"
 #include "data/examples/example_dataset.h"
 #include "data/examples/example_source.h"
+#include "data/examples/idx_pair.h"
 #include "data/file_list.h"
 #include "data/token_dataset.h"
 #include "exec/device.h"
@@ -162,6 +163,7 @@ std::unique_ptr<Dataset> open_dataset(const Job& job, const std::string& flag, c
     return token_dataset(open_tokens(path, tokens->vocab), tokens->vocab);
   }
   const auto& [num_features, num_classes] = std::get<ExampleInputs>(inputs);
+  find_idx_pair(path, flag);  // refuses what is not there
   auto source = open_examples(path, {{num_features, num_classes}, config.data_label, config.data_scale, scale});
   scale = source->scale();
   return example_dataset(std::move(source));

@@ -234,6 +234,17 @@ Rates read_all_rates(std::span<const std::string> paths) {
   return all;
 }
 
+Rates with_others_of(const std::string& path, const Rates& measured) {
+  try {
+    Rates all = read_rates(path);
+    if (!all.device.empty() && !measured.device.empty() && all.device != measured.device) return measured;
+    merge(Rates(measured), all);
+    return all;
+  } catch (const Error&) {
+    return measured;
+  }
+}
+
 bool begins_like_rates(std::string_view begin) {
   return begin.starts_with(kBegin);
 }

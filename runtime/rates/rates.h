@@ -76,6 +76,10 @@ Rates read_rates(const std::string& path);
 /// throws, and INVALID_ARGUMENT for files of two devices.
 Rates read_all_rates(std::span<const std::string> paths);
 
+/// `measured`, and of the file what was not measured again; nothing of a file that is not there, does not hold rates or
+/// is of another device.
+Rates with_others_of(const std::string& path, const Rates& measured);
+
 /// Whether a file that begins like this has our rates.
 bool begins_like_rates(std::string_view begin);
 

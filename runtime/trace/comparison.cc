@@ -67,6 +67,10 @@ std::string times_row(const std::string& name, double predicted, double measured
   return row(name, milliseconds(predicted), milliseconds(measured), ratio);
 }
 
+std::string amount_text(double value, const Amount& amount) {
+  return format("%.0f %s", value, amount.unit);
+}
+
 }  // namespace
 
 void check_same_program(const TraceSummary& predicted, const TraceSummary& measured, const std::string& where) {
@@ -79,10 +83,10 @@ void check_same_program(const TraceSummary& predicted, const TraceSummary& measu
       for (const Amount& amount : kAmounts) {
         const double planned = amount_in(predicted, kind.kind, amount), traced = amount_in(measured, kind.kind, amount);
         if (are_equal(planned, traced)) continue;
-        throw Error(
-            TSR_E_INVALID_ARGUMENT,
-            concat(where, " is of another program: a rank has ", traced, " ", amount.unit, " of ", printable(kind.kind),
-                   " in a step, and in the plan ", planned, "; give plan the flags of that run"));
+        throw Error(TSR_E_INVALID_ARGUMENT,
+                    concat(where, " is of another program: a rank has ", amount_text(traced, amount), " of ",
+                           printable(kind.kind), " in a step, and in the plan ", amount_text(planned, amount),
+                           "; give plan the flags of that run"));
       }
 }
 

@@ -46,7 +46,7 @@ TEST(Plan, PrintProgramTakesTheRank) {
   EXPECT_EQ(plan({"--nproc=3", "--print-program=2"}).out, with_rank.out);
   const CommandResult outside = plan({"--nproc=3", "--print-program", "3"});
   EXPECT_EQ(outside.exit_code, 2);
-  expect_all(outside.err, {"--rank 3 does not exist; the job has the ranks 0 to 2"});
+  expect_all(outside.err, {"rank 3 does not exist; the job has the ranks 0 to 2"});
 }
 
 const std::vector<std::string> kEightRanks = {"--mesh=pp=2,dp=2,tp=2", "--strategy=pp=pipeline,dp=fsdp,tp=tensor",

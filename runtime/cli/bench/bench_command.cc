@@ -127,14 +127,14 @@ std::vector<PluginFlag> take_plugin_flags(std::vector<std::string>& arguments) {
 
 RatesFile::RatesFile(const CommandLine& line) : path_(line.value("rates")), overwrite_(line.has("overwrite")) {
   if (!line.has("rates")) return;
-  if (path_.empty()) throw UsageError("--rates is empty; give a file");
   if (const std::string refusal = refusal_of(rates_output(path_, overwrite_)); !refusal.empty())
     throw UsageError(refusal);
 }
 
 void RatesFile::write(const Rates& rates) const {
   if (!is_wanted()) return;
-  write_output(rates_output(path_, overwrite_), {rates_json(rates)});
+  const Rates all = overwrite_ ? rates : with_others_of(path_, rates);
+  write_output(rates_output(path_, overwrite_), {rates_json(all)});
   std::cout << "# wrote the rates to " << path_ << '\n';
 }
 

@@ -23,8 +23,10 @@ const CommandSyntax& bench_disk_syntax();
 
 /// Flags that several of them have.
 inline constexpr CommandFlag kPluginDirFlag{"plugin-dir", "FOLDER", "search this folder for plugins too"};
-inline constexpr CommandFlag kRatesFlag{"rates", "FILE", "also write the results for plan --rates to this file"};
-inline constexpr CommandFlag kOverwriteFlag{"overwrite", "", "let --rates replace a file that tessera did not write"};
+inline constexpr CommandFlag kRatesFlag{"rates", "FILE",
+                                        "also write the results for plan --rates to this file, whose other rates stay"};
+inline constexpr CommandFlag kOverwriteFlag{"overwrite", "",
+                                            "let --rates replace the whole file, also one that tessera did not write"};
 
 struct NamedDtype {
   std::string_view name;

@@ -2,6 +2,7 @@
 //
 //     --nproc, --mesh             together they are the number of ranks: either overrides both
 //     --resume, --init-from       exclude one another
+//     --save, --out               of another run, which does not go on with the one that the file is of: --resume
 //     --strategy, --comm, ...     the options of a plugin that they no longer name
 //     --ddp.bucket-mb             "dp.ddp.bucket-mb", which would win over it
 //
@@ -92,10 +93,19 @@ class Taking {
     }
   }
 
+  /// Whether the file names another folder for this flag than the command line.
+  bool is_elsewhere(std::string_view flag) const {
+    const auto setting = std::ranges::find(settings_, flag, &FileSetting::key);
+    return setting != settings_.end() && !setting->values.empty() &&
+           setting->values[0] != shown(flag_of(flag), flags_.config);
+  }
+
   /// The flag on the command line that overrides the file's `name`.
   std::string_view voided_by(std::string_view name) const {
     for (const auto& [by, what] : kVoids)
       if (what == name && given_.contains(std::string(by))) return by;
+    for (const std::string_view by : {"save", "out"})
+      if (name == "resume" && given_.contains(std::string(by)) && is_elsewhere(by)) return by;
     return "";
   }
 

@@ -72,14 +72,14 @@ std::vector<IdxPair> pairs_in(const std::string& folder) {
   return pairs;
 }
 
-IdxPair pair_in(const std::string& folder) {
+IdxPair pair_in(const std::string& flag, const std::string& folder) {
   std::vector<IdxPair> pairs = pairs_in(folder);
   if (pairs.empty())
-    throw UsageError(concat("--data ", folder, ": the folder has no pair of IDX files, such as ", kExample,
+    throw UsageError(concat(flag, " ", folder, ": the folder has no pair of IDX files, such as ", kExample,
                             "; for CSV give the file itself"));
   if (pairs.size() > 1) std::erase_if(pairs, [](const IdxPair& pair) { return !has(name_of(pair.images), "train"); });
   if (pairs.size() == 1) return pairs.front();
-  throw UsageError(concat("--data ", folder, ": the folder has several pairs of IDX files, ",
+  throw UsageError(concat(flag, " ", folder, ": the folder has several pairs of IDX files, ",
                           pairs.empty() ? "none" : "more than one",
                           " of them named train; give the file of the images"));
 }
@@ -93,30 +93,30 @@ std::optional<IdxPair> split_pair(const std::string& data) {
   return std::nullopt;
 }
 
-[[noreturn]] void refuse_absent(const std::string& data) {
+[[noreturn]] void refuse_absent(const std::string& flag, const std::string& data) {
   if (is_pattern(data))
-    throw UsageError(concat("--data ", data, ": patterns are for files of tokens; give one CSV file, or IDX files as ",
+    throw UsageError(concat(flag, " ", data, ": patterns are for files of tokens; give one CSV file, or IDX files as ",
                             "FOLDER or IMAGES:LABELS (see docs/data.md)"));
   const auto colon = data.find(':');
   const std::string images = data.substr(0, colon);
   const bool is_pair = colon != data.npos && name_is_there(images);
-  throw UsageError(concat("--data ", data, ": no ", is_pair ? "file " + data.substr(colon + 1) : "such file",
+  throw UsageError(concat(flag, " ", data, ": no ", is_pair ? "file " + data.substr(colon + 1) : "such file",
                           "; give a CSV file, or IDX files as FOLDER or IMAGES:LABELS (see docs/data.md)"));
 }
 
 }  // namespace
 
-std::optional<IdxPair> find_idx_pair(const std::string& data) {
+std::optional<IdxPair> find_idx_pair(const std::string& data, const std::string& flag) {
   if (!name_is_there(data)) {
     if (auto pair = split_pair(data)) return pair;
-    refuse_absent(data);
+    refuse_absent(flag, data);
   }
   std::error_code unknown;
-  if (fs::is_directory(data, unknown)) return pair_in(data);
+  if (fs::is_directory(data, unknown)) return pair_in(flag, data);
   if (!is_named_idx(name_of(data)) && !begins_as_idx(data)) return std::nullopt;
   std::string labels = labels_of(data);
   if (labels.empty())
-    throw UsageError(concat("--data ", data, ": no labels were found beside these IDX images (names as in ", kExample,
+    throw UsageError(concat(flag, " ", data, ": no labels were found beside these IDX images (names as in ", kExample,
                             "); give IMAGES:LABELS"));
   return IdxPair{data, std::move(labels)};
 }

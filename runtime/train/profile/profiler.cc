@@ -66,13 +66,7 @@ Profiler::Profiler(const Job& job, const RankInfo& info, const RankObserver& obs
       first_log_(first_log),
       samples_(info.rank == 0 && job.computes_on_host()),
       next_sample_(steps_done + kFirstSample),
-      interval_(kFirstInterval) {
-  const auto& profile = job.config.profile;
-  if (profile && profile->last <= steps_done)
-    throw Error(TSR_E_INVALID_ARGUMENT,
-                concat("--profile ", print_steps(*profile), " names no step of this run, which continues after step ",
-                       steps_done, "; give later steps"));
-}
+      interval_(kFirstInterval) {}
 
 bool Profiler::is_profiled(int64_t step) const {
   const auto& profile = job_.config.profile;
@@ -166,8 +160,8 @@ void Profiler::gather(const Trace& header, const std::string& own_events) {
   }
   const std::string path = trace_path(job_.config);
   if (!is_standard_output(path))
-    first_log_.info("trace: --profile ", print_steps(*job_.config.profile), " is in ", path, "; tessera trace ", path,
-                    " summarizes it");
+    first_log_.info("trace: --profile ", print_steps(*job_.config.profile), " is in ", path, "; tessera trace ",
+                    shell_word(path), " summarizes it");
 }
 
 std::optional<TimeUse> Profiler::time_use() const {

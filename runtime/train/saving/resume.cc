@@ -18,6 +18,7 @@
 #include "checkpoint/load.h"
 #include "checkpoint/save_folder.h"
 #include "config/flag_table.h"
+#include "config/step_range.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
 #include "tessera/error.hpp"
@@ -192,10 +193,14 @@ std::string try_to_fill(const Job& job, const RunData& data, const RankInfo& inf
 std::string changes_text(const RunDescription& was, const RunDescription& is) {
   std::string text;
   for (const auto& [name, value] : is.settings) {
-    const std::string before = setting(was.settings, name);
+    const auto of = [&name = name, &is](const std::string& given) {
+      const bool is_default = name == "data-order" && given.empty();
+      return is_default ? std::string(is.items == "tokens" ? "sequential" : "shuffled") : given;
+    };
+    const std::string before = of(setting(was.settings, name)), now = of(value);
     const auto shown = [](const std::string& v) { return v.empty() ? std::string("not given") : v; };
-    if (before != value)
-      text += concat(text.empty() ? "" : ", ", "--", name, " ", shown(value), " (was ", shown(before), ")");
+    if (before != now)
+      text += concat(text.empty() ? "" : ", ", "--", name, " ", shown(now), " (was ", shown(before), ")");
   }
   const std::string_view comma = text.empty() ? "" : ", ";
   if (was.data != is.data)
@@ -245,6 +250,27 @@ bool resumes_in_its_folder(const TrainConfig& config) {
                                     is_same_folder(clean(config.resume).parent_path(), clean(config.save)));
 }
 
+namespace {
+
+/// What this run asks for that one which goes on from the checkpoint cannot do. Throws UsageError.
+void check_steps(const TrainConfig& config, const CheckpointChoice& choice, const Checkpoint& checkpoint) {
+  if (config.resume.empty()) return;
+  const int64_t step = checkpoint.index().state.step;
+  if (step > config.steps)
+    throw UsageError(concat("--steps is ", config.steps, ", and --resume ", config.resume, " is after step ", step,
+                            "; give more steps, or an earlier checkpoint"));
+  if (config.profile && config.profile->last <= step && step < config.steps)
+    throw UsageError(concat("--profile ", print_steps(*config.profile),
+                            " names no step of this run, which continues after step ", step, "; give later steps"));
+  if (!choice.is_explicit || config.overwrite || !resumes_in_its_folder(config)) return;
+  if (const auto steps = saved_steps(config.save); !steps.empty() && steps.back() > step)
+    throw UsageError(concat("--resume ", config.resume, " goes back to step ", step, ", and --save ", config.save,
+                            " holds checkpoints up to step ", steps.back(),
+                            "; give another folder for --save, or --overwrite to save among them"));
+}
+
+}  // namespace
+
 void check_checkpoints(const Job& job) {
   const TrainConfig& config = job.config;
   const bool is_another_run = !config.save.empty() && !resumes_in_its_folder(config);
@@ -261,8 +287,9 @@ void check_checkpoints(const Job& job) {
   if (choice.folders.empty() && !may_start_anew(config)) throw UsageError(nothing_there(config).what());
   for (const std::string& folder : choice.folders)
     try {
-      require_fits(job, Checkpoint(folder));
-      return;
+      const Checkpoint checkpoint(folder);
+      require_fits(job, checkpoint);
+      return check_steps(config, choice, checkpoint);
     } catch (const Error& error) {
       if (is_final(error) || (choice.is_explicit && error.code() == TSR_E_NOT_FOUND))
         throw UsageError(error.what(), error.code());
