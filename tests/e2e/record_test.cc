@@ -146,6 +146,18 @@ TEST(Record, OfTwoRunsIsDoubted) {
     EXPECT_EQ(resume(b + from, b, {"--overwrite"}).err.find(doubt), std::string::npos) << from;
 }
 
+TEST(Record, BeginsAnewInAnotherFolder) {
+  const TempFolder folder;
+  const std::string a = folder.path("a"), b = folder.path("b"), config = a + "/config.json";
+  expect_message(run_command(train({"--steps=1", "--out", a, "--save", a + "/save"})), 0, {});
+  const CommandResult longer = run_command(tessera({"train", "--config", config, "--resume=latest", "--steps=2"}));
+  expect_message(longer, 0, {"resumed from " + a, "--steps 2 (was 1)"});
+  EXPECT_EQ(longer.err.find("--data-order"), std::string::npos) << longer.err;  // its default, which config.json has
+  expect_message(run_command(tessera({"train", "--config", config, "--out", b, "--save", b + "/save"})), 0,
+                 {"\"resume\", latest, is ignored, since the command line has --save"});
+  EXPECT_EQ(read_metrics(b + "/metrics.jsonl").size(), 2u);
+}
+
 // A resumed run repeats the steps after its checkpoint: TensorBoard drops what the killed one had of these.
 TEST(Record, OfARunThatWentBackHasEachStepOnce) {
   const TempFolder folder;
@@ -326,8 +338,9 @@ TEST(TensorBoard, LoadsTheRecord) {
   const std::string out = folder.path("a"), save = folder.path("save");
   expect_message(run_command(evaluated({"--steps=5", "--out", out, "--save", save, "--save-every=2", "--keep=0"})), 0,
                  {});
-  expect_message(
-      run_command(evaluated({"--steps=7", "--out", out, "--save", save, "--resume", save + "/step-00000004"})), 0, {});
+  expect_message(run_command(evaluated(
+                     {"--steps=7", "--out", out, "--save", save, "--resume", save + "/step-00000004", "--overwrite"})),
+                 0, {});
   const CommandResult read =
       run_command({"/usr/bin/env", python, source_dir("tests/judge/tensorboard_scalars.py"), out});
   ASSERT_EQ(read.exit_code, 0) << read.err;

@@ -46,6 +46,23 @@ class RatesFile : public ::testing::Test {
   const TempFolder folder_;
 };
 
+TEST_F(RatesFile, KeepsWhatIsNotMeasuredAgain) {
+  const std::string path = write(rates_json(some_rates()));
+  Rates measured;
+  measured.measured = "2026-02-02T03:04:05Z";
+  measured.files = FileRates{1, 3, 2, 0.5, {0.9, 0.8}};
+  const Rates all = with_others_of(path, measured);
+  EXPECT_EQ(all.device, "cpu");
+  EXPECT_EQ(all.ops.size(), 3u);
+  EXPECT_EQ(all.num_threads, 3);
+  EXPECT_EQ(all.measured, measured.measured);
+  EXPECT_EQ(rates_json({.measured = all.measured, .files = all.files}), rates_json(measured));
+  measured.device = "gpu";
+  EXPECT_TRUE(with_others_of(path, measured).ops.empty());
+  for (const std::string& other : {path + ".none", write("{}")})
+    EXPECT_EQ(rates_json(with_others_of(other, measured)), rates_json(measured));
+}
+
 TEST_F(RatesFile, ReadsBackWhatWasWritten) {
   Rates rates = some_rates();
   rates.link_bytes_per_second = 5e9;
