@@ -149,12 +149,15 @@ TEST(Record, OfTwoRunsIsDoubted) {
 TEST(Record, BeginsAnewInAnotherFolder) {
   const TempFolder folder;
   const std::string a = folder.path("a"), b = folder.path("b"), config = a + "/config.json";
-  expect_message(run_command(train({"--steps=1", "--out", a, "--save", a + "/save"})), 0, {});
+  std::filesystem::create_directory(a);
+  expect_message(run_command(train({"--steps=1", "--out", a, "--save", a + "/save", "--metrics", a + "/m.jsonl"})), 0,
+                 {});
   const CommandResult longer = run_command(tessera({"train", "--config", config, "--resume=latest", "--steps=2"}));
   expect_message(longer, 0, {"resumed from " + a, "--steps 2 (was 1)"});
   EXPECT_EQ(longer.err.find("--data-order"), std::string::npos) << longer.err;  // its default, which config.json has
   expect_message(run_command(tessera({"train", "--config", config, "--out", b, "--save", b + "/save"})), 0,
-                 {"\"resume\", latest, is ignored, since the command line has --save"});
+                 {"\"resume\", latest, is ignored, since the command line has --save",
+                  "\"metrics\", " + a + "/m.jsonl, is ignored, since the command line has --out"});
   EXPECT_EQ(read_metrics(b + "/metrics.jsonl").size(), 2u);
 }
 

@@ -2,7 +2,8 @@
 //
 //     --nproc, --mesh             together they are the number of ranks: either overrides both
 //     --resume, --init-from       exclude one another
-//     --save, --out               of another run, which does not go on with the one that the file is of: --resume
+//     --save, --out               of another run, which does not go on with the one that the file is of: --resume, and
+//                                 --profile-out and --metrics in the file's --out
 //     --strategy, --comm, ...     the options of a plugin that they no longer name
 //     --ddp.bucket-mb             "dp.ddp.bucket-mb", which would win over it
 //
@@ -93,11 +94,15 @@ class Taking {
     }
   }
 
-  /// Whether the file names another folder for this flag than the command line.
+  /// The file's value, as it is there; empty where it has none.
+  std::string value_of(std::string_view key) const {
+    const auto setting = std::ranges::find(settings_, key, &FileSetting::key);
+    return setting == settings_.end() || setting->values.empty() ? "" : setting->values[0];
+  }
+  /// Whether command line and file name two folders for this flag.
   bool is_elsewhere(std::string_view flag) const {
-    const auto setting = std::ranges::find(settings_, flag, &FileSetting::key);
-    return setting != settings_.end() && !setting->values.empty() &&
-           setting->values[0] != shown(flag_of(flag), flags_.config);
+    const std::string there = value_of(flag);
+    return given_.contains(std::string(flag)) && !there.empty() && there != shown(flag_of(flag), flags_.config);
   }
 
   /// The flag on the command line that overrides the file's `name`.
@@ -105,7 +110,10 @@ class Taking {
     for (const auto& [by, what] : kVoids)
       if (what == name && given_.contains(std::string(by))) return by;
     for (const std::string_view by : {"save", "out"})
-      if (name == "resume" && given_.contains(std::string(by)) && is_elsewhere(by)) return by;
+      if (name == "resume" && is_elsewhere(by)) return by;
+    if ((name == "profile-out" || name == "metrics") && is_elsewhere("out") &&
+        value_of(name).starts_with(value_of("out") + "/"))
+      return "out";
     return "";
   }
 
