@@ -156,7 +156,7 @@ TEST(Record, BeginsAnewInAnotherFolder) {
   expect_message(longer, 0, {"resumed from " + a, "--steps 2 (was 1)"});
   EXPECT_EQ(longer.err.find("--data-order"), std::string::npos) << longer.err;  // its default, which config.json has
   expect_message(run_command(tessera({"train", "--config", config, "--out", b, "--save", b + "/save"})), 0,
-                 {"\"resume\", latest, is ignored, since the command line has --save",
+                 {"\"resume\", " + a + "/save, is ignored, since the command line has --save",
                   "\"metrics\", " + a + "/m.jsonl, is ignored, since the command line has --out"});
   EXPECT_EQ(read_metrics(b + "/metrics.jsonl").size(), 2u);
 }

@@ -253,9 +253,8 @@ bool resumes_in_its_folder(const TrainConfig& config) {
 namespace {
 
 /// What this run asks for that one which goes on from the checkpoint cannot do. Throws UsageError.
-void check_steps(const TrainConfig& config, const CheckpointChoice& choice, const Checkpoint& checkpoint) {
+void check_steps(const TrainConfig& config, const CheckpointChoice& choice, int64_t step) {
   if (config.resume.empty()) return;
-  const int64_t step = checkpoint.index().state.step;
   if (step > config.steps)
     throw UsageError(concat("--steps is ", config.steps, ", and --resume ", config.resume, " is after step ", step,
                             "; give more steps, or an earlier checkpoint"));
@@ -289,7 +288,9 @@ void check_checkpoints(const Job& job) {
     try {
       const Checkpoint checkpoint(folder);
       require_fits(job, checkpoint);
-      return check_steps(config, choice, checkpoint);
+      return check_steps(config, choice, checkpoint.index().state.step);
+    } catch (const UsageError&) {
+      throw;
     } catch (const Error& error) {
       if (is_final(error) || (choice.is_explicit && error.code() == TSR_E_NOT_FOUND))
         throw UsageError(error.what(), error.code());
