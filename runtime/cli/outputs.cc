@@ -52,7 +52,7 @@ JobInput model_input(const std::string& model) {
 std::vector<JobInput> data_inputs(const Job& job, const char* flag, const std::string& data) {
   if (data.empty()) return {};
   if (std::holds_alternative<ExampleInputs>(job.architecture().inputs()))
-    if (const auto pair = find_idx_pair(data)) return {{flag, pair->images, true}, {flag, pair->labels, true}};
+    if (const auto pair = find_idx_pair(data, flag)) return {{flag, pair->images, true}, {flag, pair->labels, true}};
   std::error_code unknown;
   if (!is_pattern(data) || std::filesystem::exists(data, unknown)) return {{flag, data, true}};
   std::vector<JobInput> inputs = {
