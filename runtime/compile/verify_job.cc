@@ -75,7 +75,9 @@ Matching match(const CompileInput& input, const JobPrograms& job, size_t index) 
 // thread.
 Diagnostics verify_job(const CompileInput& input, const JobPrograms& job) {
   Diagnostics diagnostics;
-  Progress progress(input.log, concat("checking ", input.mesh.num_ranks(), " ranks against one another"));
+  const int num_ranks = input.mesh.num_ranks();
+  Progress progress(input.log, num_ranks == 1 ? "checking the rank against the model"
+                                              : concat("checking ", num_ranks, " ranks against one another"));
   HomesCompiler homes(input);
   ModelVerifier model(input.mesh, job.classes, [&](int rank) { return homes.compile(input.mesh.coordinates(rank)); });
   const size_t num_programs = job.of(0).all().size();
