@@ -220,7 +220,13 @@ TEST_F(CheckpointFiles, AFolderIsOneRuns) {
     EXPECT_EQ(run_command(tessera({"inspect", to, "--quick"})).exit_code, 0);
     ::kill(first.pid(), SIGKILL);
     first.wait();
-    expect_message(run_command(train({"--steps=1", nproc, "--save=" + to, "--resume=" + to})), 0, {"resumed from "});
+    std::string newest;  // "step-00000041"
+    for (const auto& entry : fs::directory_iterator(to))
+      if (const std::string name = entry.path().filename();
+          name.starts_with("step-") && entry.path().extension().empty())
+        newest = std::max(newest, name);
+    const std::string steps = "--steps=" + std::to_string(std::stoi(newest.substr(5)) + 1);
+    expect_message(run_command(train({steps, nproc, "--save=" + to, "--resume=" + to})), 0, {"resumed from "});
     EXPECT_FALSE(fs::exists(to + "/save.lock"));
   }
 }
