@@ -261,7 +261,8 @@ const CheckpointMatrix::WholeRun& CheckpointMatrix::run_from_own(const Side& sid
   const std::string folder = folder_.path("own-" + std::to_string(runs_from_own_.size()));
   WholeRun other{{}, folder + "/other", folder + "/own"};
   std::filesystem::create_directories(folder);
-  std::filesystem::copy(own, other.from, std::filesystem::copy_options::overwrite_existing);
+  std::filesystem::copy(own, other.from,
+                        std::filesystem::copy_options::overwrite_existing | std::filesystem::copy_options::recursive);
   other.result = run(side, setting, num_steps_, {"--resume=" + other.from, "--save=" + other.folder});
   return runs_from_own_.emplace(key, std::move(other)).first->second;
 }
