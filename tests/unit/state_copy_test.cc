@@ -151,6 +151,7 @@ class StateCopyTest : public ::testing::TestWithParam<std::string> {
 /// Without the wait before the first action that writes, the copy would be of what the step has updated.
 TEST_P(StateCopyTest, AStepUpdatesNothingBeforeTheCopyIsDone) {
   StateCopy& copy = runtime_->reserve_copy(places_);
+  double waited_ms = 0;  // of all: on a busy machine a copy may be done before the step comes to its first write
   for (uint64_t number = 0; number < 4; ++number) {
     const auto before = state();
     CopyFaults::are_late = true;
@@ -160,8 +161,9 @@ TEST_P(StateCopyTest, AStepUpdatesNothingBeforeTheCopyIsDone) {
     copy.wait();
     EXPECT_EQ(bytes_of(copy), before);
     EXPECT_NE(state(), before);
-    EXPECT_GT(copy.waited_ms(), 0);
+    waited_ms += copy.waited_ms();
   }
+  EXPECT_GT(waited_ms, 0);
 }
 
 TEST_P(StateCopyTest, AnotherThreadMayWaitForIt) {
