@@ -10,6 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 readonly work=build/deploy
 mkdir -p "$work"
 readonly buildah=(buildah --storage-driver vfs --root "$PWD/$work/store" --runroot "$PWD/$work/store/run")
+readonly authorities=/usr/local/share/ca-certificates
 export BUILDAH_ISOLATION=chroot
 
 manifests() {
@@ -29,6 +30,8 @@ build_image() {
   [ -e "$base" ] || mmdebstrap --variant=minbase bookworm "$base"
   container=$("${buildah[@]}" from scratch)
   "${buildah[@]}" add --quiet "$container" "$base" >/dev/null
+  # A proxy between here and PyPI may have an authority that this machine was told of.
+  if [ -d "$authorities" ]; then "${buildah[@]}" copy "$container" "$authorities" "$authorities" >/dev/null; fi
   "${buildah[@]}" commit --quiet --rm "$container" tessera-base >/dev/null
   for argument in BUILD_IMAGE=localhost/tessera-base RUN_IMAGE=localhost/tessera-base \
     COMMIT="$(git rev-parse --short=12 HEAD)" "$@"; do
