@@ -239,19 +239,6 @@ void report(const Job& job, const RunData& data, const Checkpoint& from, RankRun
                 job.config.steps, "; raise --steps to continue");
 }
 
-}  // namespace
-
-bool may_start_anew(const TrainConfig& config) {
-  return !config.resume.empty() && !config.save.empty() && is_same_folder(clean(config.resume), clean(config.save));
-}
-
-bool resumes_in_its_folder(const TrainConfig& config) {
-  return may_start_anew(config) || (!config.resume.empty() && !config.save.empty() &&
-                                    is_same_folder(clean(config.resume).parent_path(), clean(config.save)));
-}
-
-namespace {
-
 /// What this run asks for that one which goes on from the checkpoint cannot do. Throws UsageError.
 void check_steps(const TrainConfig& config, const CheckpointChoice& choice, int64_t step) {
   if (config.resume.empty()) return;
@@ -269,6 +256,15 @@ void check_steps(const TrainConfig& config, const CheckpointChoice& choice, int6
 }
 
 }  // namespace
+
+bool may_start_anew(const TrainConfig& config) {
+  return !config.resume.empty() && !config.save.empty() && is_same_folder(clean(config.resume), clean(config.save));
+}
+
+bool resumes_in_its_folder(const TrainConfig& config) {
+  return may_start_anew(config) || (!config.resume.empty() && !config.save.empty() &&
+                                    is_same_folder(clean(config.resume).parent_path(), clean(config.save)));
+}
 
 void check_checkpoints(const Job& job) {
   const TrainConfig& config = job.config;
