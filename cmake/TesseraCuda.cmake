@@ -15,6 +15,10 @@ if(NOT TESSERA_CUDA STREQUAL OFF AND NOT TESSERA_SANITIZE)
       set(CMAKE_CUDA_ARCHITECTURES 80-real 90) # A100; H100, H200 and PTX for later ones
     endif()
     enable_language(CUDA)
+    # CUDA 13 has no nvToolsExt any more, and CMake 3.25 sets a property of it all the same.
+    if(NOT TARGET CUDA::nvToolsExt)
+      add_library(CUDA::nvToolsExt INTERFACE IMPORTED)
+    endif()
     find_package(CUDAToolkit 12 REQUIRED)
     set(TESSERA_HAS_CUDA ON)
     message(STATUS "CUDA: toolkit ${CUDAToolkit_VERSION}, for ${CMAKE_CUDA_ARCHITECTURES}")
