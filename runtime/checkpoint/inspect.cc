@@ -17,6 +17,7 @@
 #include <set>
 
 #include "base/concat.h"
+#include "base/counted.h"
 #include "checkpoint/index_text.h"
 #include "weights/element_conversion.h"
 
@@ -37,10 +38,6 @@ std::string line(std::string name, const std::string& value) {
   return concat(name, printable(value), "\n");
 }
 
-std::string number_of(uint64_t count, const char* what) {
-  return concat(count, " ", what, count == 1 ? "" : "s");
-}
-
 std::string tensors_text(const CheckpointIndex& index) {
   uint64_t num_parameters = 0, num_elements = 0, num_moments = 0, num_parts = 0, num_own = 0, num_of_replicas = 0;
   std::set<std::string> dtypes;
@@ -58,18 +55,18 @@ std::string tensors_text(const CheckpointIndex& index) {
   std::string types;
   for (const std::string& dtype : dtypes)
     types += (types.empty() ? "" : ", ") + dtype;
-  return concat(number_of(num_parameters, "parameter"), " of ", number_of(num_elements, "element"), ", ",
-                number_of(num_moments, "moment"), "; ", types,
+  return concat(counted(num_parameters, "parameter"), " of ", counted(num_elements, "element"), ", ",
+                counted(num_moments, "moment"), "; ", types,
                 num_of_replicas ? concat("; ", num_of_replicas, " of other replicas") : "",
-                num_own ? concat("; ", number_of(num_own, "buffer"), " of strategies") : "", "; in ",
-                number_of(num_parts, "part"));
+                num_own ? concat("; ", counted(num_own, "buffer"), " of strategies") : "", "; in ",
+                counted(num_parts, "part"));
 }
 
 std::string checks_text(const CheckpointIndex& index, const Damage& damage) {
-  const std::string what = concat(human_bytes(index.total_bytes()), " in ", number_of(index.files.size(), "file"));
+  const std::string what = concat(human_bytes(index.total_bytes()), " in ", counted(index.files.size(), "file"));
   if (!damage) return line("checksums", concat("not compared (--quick): ", what));
   if (damage->empty()) return line("checksums", concat("compared: ", what, ", all match"));
-  std::string text = line("checksums", concat(what, ", of which ", number_of(damage->size(), "place"),
+  std::string text = line("checksums", concat(what, ", of which ", counted(damage->size(), "place"),
                                               damage->size() == 1 ? " is" : " are", " not what was written:"));
   for (const std::string& sentence : *damage)
     text += line("", sentence);
@@ -96,7 +93,7 @@ std::string inspect_text(const Checkpoint& checkpoint, const Damage& damage) {
   text += line("written by", concat("tessera ", run.tessera, ", version ", kCheckpointVersion, " of the format"));
   text += line("model", concat(run.model, run.has_config ? ", whose config.json is in the checkpoint" : ""));
   text += line("", joined_values(run.model_facts, " "));
-  text += line("step", concat(state.step, ", with ", number_of(static_cast<uint64_t>(state.optimizer_step), "update"),
+  text += line("step", concat(state.step, ", with ", counted(static_cast<uint64_t>(state.optimizer_step), "update"),
                               "; ", state.tokens, " ", run.items, " seen"));
   text +=
       line("data", concat("the next step begins at ", state.data_position, "; ", run.data.second, " ", run.data.first));

@@ -143,6 +143,11 @@ std::vector<int64_t> saved_steps(const std::string& folder) {
   return steps;
 }
 
+bool is_same_folder(const fs::path& a, const fs::path& b) {
+  std::error_code not_there;
+  return a == b || fs::equivalent(a, b, not_there);
+}
+
 std::string named_checkpoint(const std::string& given) {
   const fs::path path = clean_path(given);
   const std::string name = path.filename().string();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,6 +18,9 @@ std::optional<int64_t> step_of_name(std::string_view name);
 /// The steps that are complete in `folder`, ascending; none when it is not there. Throws UNAVAILABLE when it cannot be
 /// read.
 std::vector<int64_t> saved_steps(const std::string& folder);
+
+/// Whether both paths name one folder, which need not be there.
+bool is_same_folder(const std::filesystem::path& a, const std::filesystem::path& b);
 
 /// What is named by FOLDER/latest or FOLDER/best; any other path is returned as it is.
 std::string named_checkpoint(const std::string& given);

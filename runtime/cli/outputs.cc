@@ -153,11 +153,6 @@ bool is_one_file(const std::string& a, const std::string& b) {
   return !path_of(a).empty() && path_of(a) == path_of(b);
 }
 
-bool is_one_folder(const std::string& a, const std::string& b) {
-  std::error_code not_there;
-  return std::filesystem::equivalent(a, b, not_there);
-}
-
 /// Why `flag` may not write this file beside --out; empty: it may.
 std::string refusal_beside_record(const std::string& out, const std::string& flag, const std::string& path) {
   std::vector<std::string> names = {std::string(kConfigFile), std::string(kMetricsFile), std::string(kPlanText),
@@ -228,7 +223,7 @@ void check_outputs(const Job& job, const ParsedFlags& flags) {
     refuse(refusal_inside_checkpoint(flag, file));
   if (!config.out.empty()) refuse(refusal_of_record(config.out, !config.resume.empty(), config.overwrite, inputs));
   if (!config.save.empty()) refuse(refusal_of_folder("--save", config.save, inputs));
-  if (!config.save.empty() && is_model_folder(config.model) && is_one_folder(config.save, config.model))
+  if (!config.save.empty() && is_model_folder(config.model) && is_same_folder(config.save, config.model))
     throw UsageError(concat("--save ", config.save, " is the folder of --model, which would then mean its newest ",
                             "checkpoint; give another folder"));
 }

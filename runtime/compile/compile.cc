@@ -42,6 +42,9 @@
 #include "passes/casts.h"
 #include "passes/chunks.h"
 #include "passes/dependencies.h"
+#include "passes/finalize.h"
+#include "passes/workspaces.h"
+#include "passes/zero_pads.h"
 #include "tessera/error.hpp"
 #include "verify/verify_rank.h"
 

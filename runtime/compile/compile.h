@@ -25,6 +25,8 @@ struct RankPrograms {
   std::vector<const Program*> all() const;
   /// The first after init: a step, or eval where there are none.
   const Program& first() const { return steps.empty() ? *eval : steps[0]; }
+  /// The plan of first().
+  const MemoryPlan& first_memory() const { return memory[1]; }
   /// Bytes of the arena in one memory that holds every program.
   uint64_t arena_bytes(uint32_t memory_kind) const;
 };

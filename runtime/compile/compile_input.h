@@ -9,8 +9,8 @@
 #include "compile/offload_runner.h"
 #include "compile/pass_runner.h"
 #include "passes/build_program.h"
-#include "passes/finalize.h"
 #include "passes/host_staging.h"
+#include "program/collective.h"
 
 namespace tessera::host {
 
@@ -19,7 +19,7 @@ struct CompileInput {
   const Model& model;
   const Mesh& mesh;
   StepConfig shape;
-  std::span<const StrategyOnAxis> strategies;  ///< one per axis, in the mesh's order
+  std::span<const StrategyOnAxis> strategies;  ///< of the axes with more than one rank, in the mesh's order
   DescribeOp describe_op;
   DescribeCollective describe_collective;
   uint64_t guard_bytes = 0;      ///< left free after every buffer (debug mode)

@@ -14,6 +14,7 @@
 #include <cctype>
 
 #include "base/concat.h"
+#include "base/counted.h"
 #include "config/default_plugins.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
@@ -146,7 +147,7 @@ int requested_world(const TrainConfig& config) {
 
 std::vector<MeshAxis> resolve_axes(const TrainConfig& config, int world_size) {
   if (!config.mesh.empty() && product(config.mesh) != world_size)
-    throw UsageError(concat("--mesh has ", product(config.mesh), " ranks, but the job has ", world_size,
+    throw UsageError(concat("--mesh has ", counted(product(config.mesh), "rank"), ", but the job has ", world_size,
                             "; change --mesh or the number of ranks to start"));
   std::vector<MeshAxis> axes = bare_axes(config, world_size);
   put_strategies(config, axes);

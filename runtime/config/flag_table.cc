@@ -249,7 +249,8 @@ void add_report_flags(std::vector<Flag>& flags) {
                "milliseconds for every later wait of a rank for another, and for what plugins do in a step",
                &C::timeout_ms, 1, 1LL << 40),
        local(text(kReports, "metrics", "FILE",
-                  "append JSON lines to this file: one object for the run, then one per step; -: standard output",
+                  "append JSON lines to this file: one for the run, then one per step, evaluation and checkpoint; -: "
+                  "standard output",
                   &C::metrics)),
        profile_flag(),
        local(text(kReports, "profile-out", "FILE",

@@ -49,7 +49,7 @@ std::vector<PlanFlag> flags_of_plan() {
        [](PlanFlags& plan, const std::string& given) { set_rank(plan, "rank", given); }},
       boolean("verify", "print what was verified of the programs of all ranks", &PlanFlags::verify),
       boolean("schedule", "draw the pipeline: a row per stage, a column per slot of equal cost", &PlanFlags::schedule),
-      file("svg", "draw one step into this file: all streams of all ranks, and live memory", &PlanFlags::svg),
+      file("svg", "draw one step to this file: all streams of all ranks, and live memory", &PlanFlags::svg),
       file("trace",
            "compare the step with this trace of a run: predicted and measured time by kind of action; --svg draws both",
            &PlanFlags::trace),
@@ -69,7 +69,7 @@ std::span<const PlanFlag> own_flags(FlagSet set) {
   // parse_flags keeps references into them.
   static const std::vector<PlanFlag> of_plan = flags_of_plan();
   static const std::vector<PlanFlag> of_bench = {
-      file("rates", "write what was measured into this file", &PlanFlags::rates)};
+      file("rates", "write the measured rates to this file", &PlanFlags::rates)};
   if (set == FlagSet::plan) return of_plan;
   if (set == FlagSet::bench) return of_bench;
   return {};

@@ -130,8 +130,8 @@ struct TrainConfig {
   std::string init_from;    ///< the same, of which only the parameters are taken
 
   // Timeouts.
-  int64_t start_timeout_ms = 300'000;  ///< rendezvous, comparison of the ranks, and the first step
-  int64_t timeout_ms = 100'000;        ///< every later collective
+  int64_t start_timeout_ms = 300'000;  ///< for each wait before the first step
+  int64_t timeout_ms = 100'000;        ///< for each later wait, and what plugins do in a step
 
   // Logs, metrics and checks.
   std::string metrics;               ///< path, or "-" for standard output; empty: no metrics

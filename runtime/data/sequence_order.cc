@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/concat.h"
+#include "base/counted.h"
 #include "data/shuffle.h"
 #include "tessera/error.hpp"
 
@@ -28,8 +29,8 @@ SequenceOrder::SequenceOrder(const TokenSource& source, int64_t batch, int64_t s
   const uint64_t num_tokens = source.num_tokens();
   if (num_tokens <= seq_)
     throw Error(TSR_E_INVALID_ARGUMENT,
-                concat(source.description(), " is too short: a sequence of ", seq, " tokens and its last target need ",
-                       seq_ + 1, "; use more data, or a smaller --seq-len"));
+                concat(source.description(), " is too short: a sequence of ", counted(seq, "token"),
+                       " and its last target need ", seq_ + 1, "; use more data, or a smaller --seq-len"));
   num_sequences_ = std::max<uint64_t>(1, (num_tokens - seq_) / seq_);
 }
 

@@ -27,11 +27,8 @@
 namespace tessera::host {
 namespace {
 
-constexpr uint32_t kSource = TSR_SLOT(TSR_ROLE_SOURCE, 0);
-constexpr uint32_t kDestination = TSR_SLOT(TSR_ROLE_DESTINATION, 0);
-
 /// Indices of the first and last action that bind each transient buffer.
-std::map<uint64_t, std::pair<size_t, size_t>> live_ranges(const Program& program) {
+std::map<uint64_t, std::pair<size_t, size_t>> first_and_last_uses(const Program& program) {
   std::map<uint64_t, std::pair<size_t, size_t>> lives;
   for (size_t i = 0; i < program.actions.size(); ++i)
     for (const Binding& b : program.actions[i].bindings)
@@ -62,7 +59,7 @@ struct CommandBuilder {
   void* pointer(const Binding& b) const { return context.pointer(program.buffer(b.buffer), memory, b.offset); }
 
   void run() {
-    if (context.debug().check_memory) lives = live_ranges(program);
+    if (context.debug().check_memory) lives = first_and_last_uses(program);
     for (uint32_t i = 0; i < program.actions.size(); ++i) {
       const Action& action = program.actions[i];
       result.list.push_back(std::make_unique<Command>());

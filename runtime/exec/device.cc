@@ -117,9 +117,9 @@ KernelHandle make_kernel(const Device& device, const tsr_op& op, std::span<const
 
 namespace {
 
-/// The memory of all arenas of the process. Devices have one address space with the host and with one another, as a
-/// pointer tells where its memory is (CUDA's unified addressing).
-class Allocations {
+/// The memory of all arenas of the process: what a plugin returns twice is refused. Devices have one address space with
+/// the host and with one another, as a pointer tells where its memory is (CUDA's unified addressing).
+class ArenaRegistry {
  public:
   /// False: some of it is in one of them.
   bool add(const void* base, uint64_t num_bytes) {
@@ -139,8 +139,8 @@ class Allocations {
   std::mutex mutex_;
   std::map<uintptr_t, uintptr_t> ends_;  // end -> begin; guarded by mutex_
 };
-Allocations& allocations() {
-  static Allocations all;
+ArenaRegistry& arena_registry() {
+  static ArenaRegistry all;
   return all;
 }
 
@@ -157,7 +157,7 @@ Arena::Arena(const Device& device, uint32_t memory, uint64_t num_bytes)
     refuse(concat("memory that is not ", kMemoryAlignment, "-aligned"));
   if (memory == TSR_MEMORY_HOST && !is_writable(base_, num_bytes))
     refuse(concat("host memory that is not ", num_bytes, " bytes long or that the host cannot write to"));
-  if (!allocations().add(base_, num_bytes)) refuse("memory that it has returned before, and that is still in use");
+  if (!arena_registry().add(base_, num_bytes)) refuse("memory that it has returned before, and that is still in use");
 }
 Arena::Arena(Arena&& other) noexcept
     : device_(other.device_),
@@ -166,7 +166,7 @@ Arena::Arena(Arena&& other) noexcept
       base_(std::exchange(other.base_, nullptr)) {}
 Arena::~Arena() {
   if (!base_) return;
-  allocations().remove(base_, num_bytes_);
+  arena_registry().remove(base_, num_bytes_);
   end_with(device_.api().release, device_.handle(), memory_, base_);
 }
 

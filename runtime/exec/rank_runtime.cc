@@ -138,7 +138,7 @@ std::string RankRuntime::obstacle_to_graphs() const {
 
 // Persistent buffers have one address in all programs; this is from the plan of the first.
 void* RankRuntime::pointer(const Buffer& buffer, uint64_t offset) const {
-  return context_.pointer(buffer, programs_.memory[1], offset);
+  return context_.pointer(buffer, programs_.first_memory(), offset);
 }
 
 void RankRuntime::wait() {
@@ -243,7 +243,7 @@ void RankRuntime::run_init() {
 }
 
 StateCopy& RankRuntime::reserve_copy(std::span<const StatePlace> places) {
-  state_copy_ = std::make_unique<StateCopy>(context_, programs_.first(), programs_.memory[1], places);
+  state_copy_ = std::make_unique<StateCopy>(context_, programs_.first(), programs_.first_memory(), places);
   for (const auto& executable : executables_)
     executable->call_before_writing(places, [this] { state_copy_->finish(); });
   return *state_copy_;

@@ -85,24 +85,24 @@ class RankRuntime {
   /// runs `init`. `progress`, if any, counts homes.
   void initialise(const ParameterSource& values, Progress* progress = nullptr);
 
-  /// What initialise() is made of, for state that was saved: first everything persistent is zero but for these places,
-  /// which need not be since they are written next; then homes and the step count are written, then `init` runs.
+  /// What initialise() is made of, for state that was saved. First: zeroes everything persistent but these places,
+  /// which are written next.
   void zero_state(std::span<const StatePlace> but_for = {});
+  /// Last, once homes and the step count are written: runs `init`.
   void run_init();
-  /// Elements of a persistent buffer, in whatever memory it is between programs. Return when done. State is
-  /// raw; values that are written to a buffer of 16 bits are rounded to nearest even.
+  /// The bytes of elements of a persistent buffer, in whatever memory it is between programs. Return when done.
   void read_state(const Buffer& buffer, uint64_t offset, std::span<std::byte> out) {
     read(buffer, offset, out.data(), out.size());
   }
-  void write_values(const Buffer& buffer, uint64_t offset, std::span<const float> values);
-  /// Values of a buffer of float32 or 16 bits.
-  void read_values(const Buffer& buffer, uint64_t offset, std::span<float> values);
-  /// Elements of a persistent buffer of float32 that the host may write itself between programs; empty for others.
-  std::span<float> values_in_memory(const StatePlace& place) const;
   void write_state(const Buffer& buffer, uint64_t offset, std::span<const std::byte> elements) {
     write(buffer, offset, elements.data(), elements.size());
     wait();
   }
+  /// The same as values, of a buffer of float32 or 16 bits; to 16 bits they are rounded to nearest even.
+  void read_values(const Buffer& buffer, uint64_t offset, std::span<float> values);
+  void write_values(const Buffer& buffer, uint64_t offset, std::span<const float> values);
+  /// Elements of a persistent buffer of float32 that the host may write itself between programs; empty for others.
+  std::span<float> values_in_memory(const StatePlace& place) const;
   /// Takes host memory for copies of these places. A program that runs during a copy waits for it before it writes to
   /// them.
   StateCopy& reserve_copy(std::span<const StatePlace> places);
@@ -144,7 +144,7 @@ class RankRuntime {
     return buffer.memory == TSR_MEMORY_HOST || (buffer.memory == TSR_MEMORY_DEVICE && setup_.device_memory_is_host);
   }
   uint64_t file_offset(const Buffer& buffer, uint64_t offset) const {
-    return programs_.memory[1].address.at(buffer.id) + TSR_NUM_BYTES(buffer.dtype, offset);
+    return programs_.first_memory().address.at(buffer.id) + TSR_NUM_BYTES(buffer.dtype, offset);
   }
   /// Copies between the host's memory and a buffer; `data` is used until wait(). `read` waits.
   void zero(const Buffer& buffer, const ElementRange& range);

@@ -20,6 +20,7 @@
 #include <filesystem>
 
 #include "base/concat.h"
+#include "base/counted.h"
 #include "launch/failure.h"
 #include "launch/launched_ranks.h"
 #include "launch/process_setup.h"
@@ -174,8 +175,9 @@ void require_descriptors(int num_ranks) {
   const int needed = num_open_files(limit.rlim_cur) + kDescriptorsOfJob + kConnectionsOfRank * num_ranks;
   if (limit.rlim_cur >= static_cast<rlim_t>(needed)) return;
   throw Error(TSR_E_RESOURCE_EXHAUSTED,
-              concat("this process may have ", limit.rlim_cur, " files open, but ", num_ranks, " ranks need at least ",
-                     needed, "; raise the limit with ulimit -n, or start fewer ranks"));
+              concat("this process may have ", counted(limit.rlim_cur, "file"), " open, but ",
+                     counted(num_ranks, "rank"), num_ranks == 1 ? " needs at least " : " need at least ", needed,
+                     "; raise the limit with ulimit -n, or start fewer ranks"));
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/concat.h"
+#include "base/counted.h"
 #include "base/sha256.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
@@ -270,8 +271,8 @@ void require_secret(const RankEnvironment& environment, bool insecure, const Log
 int ranks_to_start(int requested_world, const RankEnvironment& environment) {
   if (environment.world_size == 1) return requested_world == 0 ? 1 : requested_world;
   if (requested_world != 0 && requested_world != environment.world_size)
-    throw UsageError(concat("the flags ask for ", requested_world, " ranks, but ", environment.source, " started ",
-                            environment.world_size, "; make them equal, or leave out --nproc and --mesh"));
+    throw UsageError(concat("the flags ask for ", counted(requested_world, "rank"), ", but ", environment.source,
+                            " started ", environment.world_size, "; make them equal, or leave out --nproc and --mesh"));
   return 1;
 }
 

@@ -30,9 +30,6 @@
 namespace tessera::host {
 namespace {
 
-constexpr uint32_t kSource = TSR_SLOT(TSR_ROLE_SOURCE, 0);
-constexpr uint32_t kDestination = TSR_SLOT(TSR_ROLE_DESTINATION, 0);
-
 class HostRunner {
  public:
   HostRunner(Program& program, CopyList& copies) : program_(program), copies_(copies) {}

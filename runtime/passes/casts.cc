@@ -29,9 +29,6 @@
 namespace tessera::host {
 namespace {
 
-constexpr uint32_t kSource = TSR_SLOT(TSR_ROLE_SOURCE, 0);
-constexpr uint32_t kDestination = TSR_SLOT(TSR_ROLE_DESTINATION, 0);
-
 /// A compute copy: the action that casts it, and those that use it.
 struct CastCopy {
   size_t cast = 0;

@@ -15,10 +15,8 @@ Action sum_in_place(Program& program, const Group& group, const char* lane, cons
 template <class Actions>
 auto first_reader(Actions& actions, const Binding& range) {
   return std::ranges::find_if(actions, [&range](const Action& action) {
-    return std::ranges::any_of(action.bindings, [&range](const Binding& b) {
-      return b.buffer == range.buffer && b.mode == TSR_MODE_READ && b.offset < range.offset + range.num_elements &&
-             range.offset < b.offset + b.num_elements;
-    });
+    return std::ranges::any_of(action.bindings,
+                               [&range](const Binding& b) { return b.mode == TSR_MODE_READ && overlap(b, range); });
   });
 }
 

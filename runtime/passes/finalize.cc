@@ -4,15 +4,11 @@
 //     21    comm.world.scalars  all_reduce group=world reduce=sum  a %16 dst  # 20            inserted: the loss
 //     ...
 //     40    compute             backward wte mb=0  ...  a %61+28928:3072 g:weight
-//     41    compute             zero  w %61+32:96 dst  w %61+160:96 dst:1  ...                inserted: pads
-//     42    comm.dp.gradient    all_reduce group=dp reduce=sum  a %61 dst  w %87 w:0  # 41
 //     ...
 //     71    comm.world.scalars  all_reduce group=world reduce=sum  a %17 dst  # 70            inserted: squares
 //     72    compute             clip  r %17 x:squares  w %18 x:clip  a %19 x:step  # 71
 //
-// In line 20 the gradient of wte is written, in line 40 it is added to: both were bound with *add* until here. Line 41
-// is there because parameters start on multiples of 128 elements: the reduction reads the gaps between them, which no
-// kernel writes.
+// In line 20 the gradient of wte is written, in line 40 it is added to: both were bound with *add* until here.
 // All ranks of a group insert the same collectives, whether they own anything or not: only the layout decides, which is
 // equal on all ranks. Cost: linear in the bindings, and what completion.cc costs.
 
@@ -33,9 +29,7 @@ namespace {
 ptrdiff_t after_last_writer(const Program& program, const Binding& range) {
   for (size_t i = program.actions.size(); i-- > 0;)
     for (const Binding& b : program.actions[i].bindings)
-      if (b.buffer == range.buffer && b.mode != TSR_MODE_READ && b.offset < range.offset + range.num_elements &&
-          range.offset < b.offset + b.num_elements)
-        return static_cast<ptrdiff_t>(i) + 1;
+      if (b.mode != TSR_MODE_READ && overlap(b, range)) return static_cast<ptrdiff_t>(i) + 1;
   return -1;
 }
 
@@ -144,29 +138,6 @@ void turn_first_adds_into_writes(Program& program) {
   }
 }
 
-/// The ranges that hold elements of a parameter.
-Ranges parameter_ranges(const Program& program, const BufferIndex& index_of) {
-  Ranges ranges(program.buffers.size());
-  for (const Home& home : program.homes)
-    for (const HomeRange& range : ranges_of(home))
-      for (const auto& [number, role] : home.roles) {
-        const uint64_t begin = role.offset + range.home_offset;
-        if (role.buffer) ranges[index_of(role.buffer)].add(begin, begin + range.num_elements);
-      }
-  for (const Action& action : program.actions)
-    if (is_compute(action.kind))
-      for (const Binding& b : action.bindings)
-        ranges[index_of(b.buffer)].add(b.offset, b.offset + b.num_elements);
-  return ranges;
-}
-
-/// Where a collective's operands are: in the host's memory or the device's.
-uint32_t memory_of(const Program& program, const Action& collective) {
-  const bool on_host = std::ranges::any_of(
-      collective.bindings, [&](const Binding& b) { return program.buffer(b.buffer).memory == TSR_MEMORY_HOST; });
-  return on_host ? TSR_MEMORY_HOST : TSR_MEMORY_DEVICE;
-}
-
 }  // namespace
 
 void finalize_program(Program& program) {
@@ -176,51 +147,6 @@ void finalize_program(Program& program) {
   }
   complete_gradients(program);
   turn_first_adds_into_writes(program);
-}
-
-// Only gaps that hold no parameter are zeroed. An unwritten parameter stays unwritten, and is a diagnostic: a zero
-// there would hide a backward that is missing.
-void zero_pads(Program& program) {
-  const BufferIndex index_of(program);
-  const Ranges real = parameter_ranges(program, index_of);
-  Ranges written(program.buffers.size());
-  std::vector<Action> result;
-  for (Action& action : program.actions) {
-    Action zero;
-    for (const Binding& b : action.bindings) {
-      const size_t index = index_of(b.buffer);
-      if (program.buffers[index].persistent) continue;
-      if (b.mode != TSR_MODE_WRITE && !real[index].empty())
-        for (const auto& [begin, end] : written[index].gaps(b.offset, b.offset + b.num_elements)) {
-          if (!real[index].disjoint(begin, end)) continue;  // an unwritten parameter: left to the verifier
-          const auto slot = TSR_SLOT(TSR_ROLE_DESTINATION, zero.bindings.size());
-          zero.bindings.push_back({b.buffer, begin, end - begin, slot, TSR_MODE_WRITE});
-          written[index].add(begin, end);
-        }
-      if (b.mode != TSR_MODE_READ) written[index].add(b.offset, b.offset + b.num_elements);
-    }
-    if (!zero.bindings.empty()) {
-      zero.id = program.next_id++;
-      zero.kind = TSR_ACTION_ZERO;
-      result.push_back(std::move(zero));
-    }
-    result.push_back(std::move(action));
-  }
-  program.actions = std::move(result);
-}
-
-void bind_workspaces(Program& program, const DescribeCollective& describe) {
-  for (Action& action : program.actions) {
-    if (!is_collective(action.kind)) continue;
-    const int num_members = program.mesh->num_members(program.groups[action.group]);
-    const uint64_t num_bytes = num_members < 2 ? 0 : describe(program, action, num_members);
-    if (num_bytes == 0 || action.bindings.empty()) continue;
-    const std::string about =
-        std::string(action_name(action.kind)) + " " + program.buffer(action.bindings[0].buffer).name;
-    const uint64_t id =
-        program.add_buffer({0, about, TSR_BUFFER_WORKSPACE, memory_of(program, action), TSR_U8, false, num_bytes});
-    action.bindings.push_back({id, 0, num_bytes, TSR_SLOT(TSR_ROLE_WORKSPACE, 0), TSR_MODE_WRITE});
-  }
 }
 
 }  // namespace tessera::host

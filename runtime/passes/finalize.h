@@ -1,7 +1,6 @@
 // Completes a program after all passes.
 #pragma once
 
-#include "program/collective.h"
 #include "program/program.h"
 
 namespace tessera::host {
@@ -12,12 +11,5 @@ namespace tessera::host {
 ///  - the first *add* of a compute action or of `add` on a transient range becomes a *write*.
 /// Throws INVALID_ARGUMENT for an add into a range that is only partly written.
 void finalize_program(Program& program);
-
-/// Inserts a `zero` before each action that reads pads of a transient buffer (elements of no parameter) that nothing
-/// has written.
-void zero_pads(Program& program);
-
-/// Binds the workspaces that communicators ask for, as ordinary buffers in the memory of the operands.
-void bind_workspaces(Program& program, const DescribeCollective& describe);
 
 }  // namespace tessera::host

@@ -32,9 +32,6 @@
 namespace tessera::host {
 namespace {
 
-constexpr uint32_t kSource = TSR_SLOT(TSR_ROLE_SOURCE, 0);
-constexpr uint32_t kDestination = TSR_SLOT(TSR_ROLE_DESTINATION, 0);
-
 /// A part of a binding, in elements from its start.
 struct Part {
   uint64_t begin, end;
@@ -55,10 +52,6 @@ Passage passage_of(const Action& action, const CollectiveOperands* form, const B
   const auto offsets = slice_offsets(action, binding.num_elements, form->num_ranks);
   const Part own{offsets[form->position], offsets[form->position + 1]};
   return gathers ? Passage{own, all} : Passage{all, own};
-}
-
-bool overlap(const Binding& a, const Binding& b) {
-  return a.buffer == b.buffer && a.offset < b.offset + b.num_elements && b.offset < a.offset + a.num_elements;
 }
 
 class Stager {

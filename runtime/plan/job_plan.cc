@@ -3,6 +3,8 @@
 
 #include "plan/job_plan.h"
 
+#include "config/usage_error.h"
+
 #include <algorithm>
 
 namespace tessera::host {

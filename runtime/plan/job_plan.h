@@ -1,27 +1,12 @@
 // A job with the programs of all its ranks, which is not started.
 #pragma once
 
-#include "config/usage_error.h"
 #include "job/job.h"
 #include "job/job_policies.h"
 #include "plan/memory_report.h"
 #include "plugins/host_services.h"
 
 namespace tessera::host {
-
-/// Calls `plan`, and turns the refusal of a strategy, a plugin or a check into a UsageError.
-template <class Plan>
-auto as_usage(Plan&& plan) {
-  try {
-    return plan();
-  } catch (const UsageError&) {
-    throw;
-  } catch (const Error& error) {
-    const tsr_status code = error.code();
-    if (code != TSR_E_INVALID_ARGUMENT && code != TSR_E_UNSUPPORTED && code != TSR_E_NOT_FOUND) throw;
-    throw UsageError(error.what(), code);
-  }
-}
 
 /// A program of a rank, and its memory.
 struct ReportedProgram {

@@ -11,6 +11,7 @@
 #include <cmath>
 
 #include "base/concat.h"
+#include "base/counted.h"
 #include "plan/format.h"
 #include "plan/plan_report.h"
 
@@ -184,7 +185,7 @@ std::string hidden_from(const PlanReport& r, MovePhase phase) {
   const double gigabytes = static_cast<double>(r.moved.of(phase).narrowest_bytes()) * 1e-9;
   if (gigabytes == 0) return "";
   const double operations = r.moved.operations_of(phase);
-  if (operations == 0) return "nothing runs beside it";
+  if (operations == 0) return "nothing overlaps it";
   const std::string each = format("%.3g GB per TFLOP", gigabytes / operations * 1e12);
   if (!r.prediction) return each;
   return concat(each, format(", here %.3g GB/s", gigabytes / r.prediction->of(phase).compute_seconds));
@@ -197,8 +198,8 @@ std::string offload_part(const PlanReport& r) {
     return ended(format("  %-18s %14s %14s %16s   %s", std::string(name).c_str(), in.c_str(), out.c_str(),
                         beside.c_str(), hidden.c_str()));
   };
-  std::string text =
-      concat("\noffload: ", joined(r.policies), "\n", line("moved in a step", "in", "out", "beside", "hidden from"));
+  std::string text = concat("\noffload: ", joined(r.policies), "\n",
+                            line("moved in a step", "in", "out", "overlapped by", "hidden from"));
   for (const MovePhase phase : kMovePhases) {
     const double operations = r.moved.operations_of(phase);
     text +=
@@ -255,7 +256,7 @@ std::string time_part(const PlanReport& r) {
     return text + "\n";
   };
   std::string text = concat("\ntime of a step, by ", r.rates->file, " (measured ", printable(r.rates->measured), ", ",
-                            r.rates->num_threads, r.rates->num_threads == 1 ? " thread" : " threads", ")\n",
+                            counted(r.rates->num_threads, "thread"), ")\n",
                             line("busy", {"compute", "in", "out", "files", "between ranks", "at least"}));
   for (const MovePhase phase : kMovePhases) {
     const PhaseTime& time = p.of(phase);

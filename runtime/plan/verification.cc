@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/concat.h"
+#include "base/counted.h"
 #include "base/progress.h"
 #include "plan/advice/memory_advisor.h"
 #include "plan/format.h"
@@ -101,8 +102,8 @@ std::string verification_text(const VerificationSummary& p) {
   std::string programs;
   for (const std::string& name : p.programs)
     programs += (programs.empty() ? "" : ", ") + name;
-  return concat("proved for ", p.num_ranks, p.num_ranks == 1 ? " rank (" : " ranks (", p.num_classes,
-                p.num_classes == 1 ? " class" : " classes", " of equal programs), in ", programs, ":\n",
+  return concat("proved for ", counted(p.num_ranks, "rank"), " (", counted(p.num_classes, "class"),
+                " of equal programs), in ", programs, ":\n",
                 "  on each rank  nothing is read before it is written, and accesses to one address are ordered (",
                 p.num_planned_actions, p.num_classes == 1 ? " actions, " : " actions in all classes, ", p.num_actions,
                 " on all ranks)\n",

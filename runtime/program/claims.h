@@ -1,4 +1,4 @@
-// What a communicator says that it can do, and that a program asks for nothing else.
+// The capabilities that a communicator claims, and the check that programs use no others.
 #pragma once
 
 #include <optional>

@@ -41,6 +41,14 @@ struct Buffer {
 
 using Binding = tsr_binding;
 
+/// The slots of copies, casts, adds and zeros.
+inline constexpr uint32_t kSource = TSR_SLOT(TSR_ROLE_SOURCE, 0), kDestination = TSR_SLOT(TSR_ROLE_DESTINATION, 0);
+
+/// Whether two ranges have elements in common.
+inline bool overlap(const Binding& a, const Binding& b) {
+  return a.buffer == b.buffer && a.offset < b.offset + b.num_elements && b.offset < a.offset + a.num_elements;
+}
+
 struct Action {
   uint64_t id = 0;
   uint32_t kind = 0;

@@ -59,7 +59,7 @@ class Reader {
   double at_least_zero(const char* key) const {
     const nlohmann::json& value = at(key);
     if (!value.is_number() || !std::isfinite(value.get<double>()) || value.get<double>() < 0)
-      refuse(key, "is ", value.dump(), ", not a number from 0 on");
+      refuse(key, "is ", value.dump(), ", not a number of at least 0");
     return value.get<double>();
   }
   double above_zero(const char* key) const {
@@ -75,7 +75,7 @@ class Reader {
   int64_t count(const char* key) const {
     const nlohmann::json& value = at(key);
     if (!value.is_number_unsigned() || value.get<uint64_t>() < 1 || value.get<uint64_t>() > INT32_MAX)
-      refuse(key, "is ", value.dump(), ", not a whole number from 1 on");
+      refuse(key, "is ", value.dump(), ", not a whole number of at least 1");
     return value.get<int64_t>();
   }
   std::string text(const char* key) const {

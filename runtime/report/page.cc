@@ -16,6 +16,7 @@
 #include <cstdio>
 
 #include "base/concat.h"
+#include "base/counted.h"
 #include "plan/format.h"
 #include "report/charts.h"
 #include "report/page_parts.h"
@@ -137,18 +138,17 @@ std::string log_cards(const RecordedRun& run) {
 
 std::string heading(const RecordedRun& run) {
   const bool complete = is_complete(run);
-  return concat(
-      "<h1>", escaped_markup(run.model), "<span class=\"state", complete ? " complete" : "", "\">",
-      complete ? concat("complete, ", run.num_steps, " steps") : concat("step ", run.last_step, " of ", run.num_steps),
-      "</span></h1>\n<p class=\"what\">", run.world_size, run.world_size == 1 ? " rank" : " ranks", ", ",
-      escaped_markup(run.mesh), " &middot; ", escaped_markup(run.folder), "</p>\n");
+  return concat("<h1>", escaped_markup(run.model), "<span class=\"state", complete ? " complete" : "", "\">",
+                complete ? concat("complete, ", counted(run.num_steps, "step"))
+                         : concat("step ", run.last_step, " of ", run.num_steps),
+                "</span></h1>\n<p class=\"what\">", counted(run.world_size, "rank"), ", ", escaped_markup(run.mesh),
+                " &middot; ", escaped_markup(run.folder), "</p>\n");
 }
 
 std::string footer(const RecordedRun& run) {
   std::string text = "<footer>Written by tessera report from the files in the folder.";
   if (run.num_unreadable)
-    text += concat(" ", run.num_unreadable, run.num_unreadable == 1 ? " line" : " lines",
-                   " of the metrics could not be read.");
+    text += concat(" ", counted(run.num_unreadable, "line"), " of the metrics could not be read.");
   return text + "</footer>\n";
 }
 

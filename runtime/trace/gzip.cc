@@ -1,5 +1,6 @@
-// gzip (RFC 1952) by zlib, from memory to memory: one member, as `gzip` writes it. Reading stops at `max_bytes`, since
-// a small file can hold a text of any size; it grows the result in pieces, so that what is not there takes no memory.
+// gzip (RFC 1952) by zlib, from memory to memory. Written is one member; read are any number, as `cat a.gz b.gz` and
+// tools that compress in parallel make them. Reading stops at `max_bytes`, since a small file can hold a text of any
+// size; it grows the result in pieces, so that what is not there takes no memory.
 
 #include "trace/gzip.h"
 
@@ -62,8 +63,9 @@ std::string gunzip(std::string_view bytes, size_t max_bytes, bool& is_whole) {
     stream.avail_out = static_cast<uInt>(text.size() - done);
     result = inflate(&stream, Z_NO_FLUSH);
     text.resize(text.size() - stream.avail_out);
+    if (result == Z_STREAM_END && stream.avail_in > 0) result = inflateReset(&stream);  // the next member
   }
-  is_whole = result == Z_STREAM_END && stream.avail_in == 0;
+  is_whole = result == Z_STREAM_END;
   inflateEnd(&stream);
   return text;
 }

@@ -20,6 +20,7 @@
 #include <algorithm>
 
 #include "base/concat.h"
+#include "base/counted.h"
 
 namespace tessera::host {
 namespace {
@@ -45,8 +46,7 @@ std::string heading(const Trace& trace, const TraceSummary& s) {
   const bool is_one = s.first_step == s.last_step;
   const auto [fastest, slowest] = std::ranges::minmax(s.step_seconds);
   std::string text = concat(printable(trace.job), "; ", is_one ? "step " : "steps ", s.first_step,
-                            is_one ? "" : concat(" to ", s.last_step), "; ", s.num_traced_ranks,
-                            s.num_traced_ranks == 1 ? " rank" : " ranks", "\n");
+                            is_one ? "" : concat(" to ", s.last_step), "; ", counted(s.num_traced_ranks, "rank"), "\n");
   text += concat("a step takes ", milliseconds(s.mean_step_seconds()), " ms");
   if (!is_one) text += concat(" (", milliseconds(fastest), " to ", milliseconds(slowest), ")");
   text += ", from the first begin of an action to the last end\n";

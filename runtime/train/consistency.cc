@@ -18,9 +18,11 @@
 #include <span>
 
 #include "base/concat.h"
+#include "base/counted.h"
 #include "base/progress.h"
 #include "base/sha256.h"
 #include "config/flag_table.h"
+#include "config/usage_error.h"
 #include "launch/fingerprint.h"
 #include "model/model_name.h"
 #include "plan/advice/memory_advisor.h"
@@ -124,8 +126,7 @@ void add_inputs(std::vector<Fingerprint>& all, const Job& job, const RunData& da
   // Checkpoints are compared when they are read (saving/resume.cc).
   if (job.config.init_from.empty() && is_model_folder(job.config.model))
     weights = weight_fingerprints(job.config.model);
-  all.push_back(
-      {"the weights", weights.empty() ? "none" : concat(weights.size(), weights.size() == 1 ? " file" : " files")});
+  all.push_back({"the weights", weights.empty() ? "none" : counted(weights.size(), "file")});
   for (const std::string& file : weights)
     all.push_back({"the weights", file});
 }

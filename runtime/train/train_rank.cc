@@ -6,8 +6,10 @@
 
 #include <algorithm>
 
+#include "base/counted.h"
 #include "base/progress.h"
 #include "base/resident_memory.h"
+#include "config/usage_error.h"
 #include "guard/plugin_calls.h"
 #include "job/job_policies.h"
 #include "plan/format.h"
@@ -37,10 +39,8 @@ void warn_of_threads(const Job& job, const RankInfo& info, const Log& log) {
   const int cores = num_cores();
   if (int64_t{threads} * ranks <= cores) return;
   const std::string of_ranks =
-      ranks == 1 ? concat(threads, " threads")
-                 : concat(ranks, " ranks of ", threads, threads == 1 ? " thread" : " threads", " each");
-  log.warning(of_ranks, " share ", cores, cores == 1 ? " core" : " cores",
-              " of this host and slow one another down; lower ",
+      ranks == 1 ? concat(threads, " threads") : concat(ranks, " ranks of ", counted(threads, "thread"), " each");
+  log.warning(of_ranks, " share ", counted(cores, "core"), " of this host and slow one another down; lower ",
               ranks == 1     ? "--threads"
               : threads == 1 ? "--nproc"
                              : "--threads or --nproc");

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "config/usage_error.h"
 #include "exec/device.h"
 #include "guard/process_state.h"
 #include "launch/memory_store.h"

@@ -15,11 +15,6 @@ namespace tessera::host {
 Diagnostics verify_form(const Program& program);
 Diagnostics verify_waits(const Program& program, const MemoryPlan* memory);
 
-/// Whether two ranges have elements in common.
-inline bool overlap(const Binding& a, const Binding& b) {
-  return a.buffer == b.buffer && a.offset < b.offset + b.num_elements && b.offset < a.offset + a.num_elements;
-}
-
 /// Tables: ids ascend, ranges and indices exist, homes lie inside their buffers.
 void verify_tables(const Program& program, DiagnosticList& diagnostics);
 /// Actions: known kinds, bindings inside buffers, streams and groups that fit the kind, dependencies on earlier

@@ -20,6 +20,7 @@
 #include "passes/chunks.h"
 #include "passes/dependencies.h"
 #include "passes/finalize.h"
+#include "passes/zero_pads.h"
 #include "plugins/host_services.h"
 #include "plugins/loader.h"
 #include "plugins/plugin_options.h"

@@ -13,6 +13,7 @@
 #include "passes/build_program.h"
 #include "passes/dependencies.h"
 #include "passes/finalize.h"
+#include "passes/zero_pads.h"
 
 namespace tessera::testing {
 using namespace host;

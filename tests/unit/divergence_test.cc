@@ -8,6 +8,7 @@
 #include "model/gpt2/gpt2.h"
 #include "passes/build_program.h"
 #include "passes/finalize.h"
+#include "passes/zero_pads.h"
 #include "support/expect_error.h"
 
 namespace tessera::testing {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "passes/dependencies.h"
-#include "passes/finalize.h"
+#include "passes/workspaces.h"
 #include "support/expect_diagnostic.h"
 #include "support/program_builder.h"
 #include "verify/verify_rank.h"

@@ -7,6 +7,7 @@
 #include "model/mlp/mlp.h"
 #include "passes/build_program.h"
 #include "passes/finalize.h"
+#include "passes/zero_pads.h"
 #include "verify/verify.h"
 
 namespace tessera::testing {

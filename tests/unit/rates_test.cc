@@ -80,7 +80,7 @@ TEST_F(RatesFile, WhatIsWrongIsRefusedByItsPath) {
   using J = nlohmann::json;
   expect_refused([](J& j) { j.erase("device"); }, "\"device\" is missing");
   expect_refused([](J& j) { j["tessera_rates"] = 2; }, "\"tessera_rates\" is 2; this tessera reads version 1");
-  expect_refused([](J& j) { j["threads"] = 0; }, "\"threads\" is 0, not a whole number from 1 on");
+  expect_refused([](J& j) { j["threads"] = 0; }, "\"threads\" is 0, not a whole number of at least 1");
   expect_refused([](J& j) { j["threads"] = 1.5; }, "\"threads\" is 1.5");
   expect_refused([](J& j) { j["copies"]["in_bytes_per_second"] = 0; },
                  "\"copies.in_bytes_per_second\" is 0, not a number above 0");

@@ -141,6 +141,18 @@ TEST(TraceFile, IsCompressedInPieces) {
   }
 }
 
+/// As `cat a.gz b.gz` and tools that compress in parallel make it.
+TEST(TraceFile, MayHaveSeveralCompressedMembers) {
+  const std::string text = file_of(two_ranks());
+  const size_t half = text.size() / 2;
+  const std::string packed = gzip(text.substr(0, half)) + gzip("") + gzip(text.substr(half));
+  EXPECT_EQ(parse_trace(packed, "it").actions.size(), parse_trace(text, "it").actions.size());
+  expect_error([&] { parse_trace(packed.substr(0, packed.size() - 1), "it"); }, {"truncated"});
+  bool is_whole = true;
+  EXPECT_EQ(gunzip(packed, half + 1, is_whole).size(), half + 1);
+  EXPECT_FALSE(is_whole);
+}
+
 /// The file with one field of its first action changed.
 std::string changed(const std::function<void(json&)>& change) {
   json file = json::parse(file_of(two_ranks()));

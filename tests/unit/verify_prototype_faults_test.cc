@@ -11,6 +11,7 @@
 #include "passes/dependencies.h"
 #include "passes/finalize.h"
 #include "passes/recompute.h"
+#include "passes/zero_pads.h"
 #include "plugins/host_services.h"
 #include "support/expect_diagnostic.h"
 #include "support/expect_error.h"

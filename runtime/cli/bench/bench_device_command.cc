@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/concat.h"
+#include "base/counted.h"
 #include "cli/bench/bench_commands.h"
 #include "cli/command_line.h"
 #include "config/default_plugins.h"
@@ -187,8 +188,8 @@ int bench_device_command(std::span<const std::string> arguments) {
   test_device(device, kTestMs);
   rates.device = plugin.name;
   rates.measured = time_of_measurement();
-  std::cout << "# device " << plugin.name << ' ' << plugin.version << ", " << rates.num_threads
-            << (rates.num_threads == 1 ? " thread\n" : " threads\n");
+  std::cout << "# device " << plugin.name << ' ' << plugin.version << ", " << counted(rates.num_threads, "thread")
+            << '\n';
   if (bench.has("products")) measure_products(device, bench, rates);
   if (bench.has("memory")) measure_memory_ops(device, bench, rates);
   if (bench.has("copies")) measure_copies_of(device, bench, rates);

@@ -11,6 +11,7 @@
 #include <map>
 
 #include "base/concat.h"
+#include "base/counted.h"
 #include "cli/bench/bench_commands.h"
 #include "cli/bench/comm_bench.h"
 #include "cli/bench/comm_table.h"
@@ -120,9 +121,10 @@ class CommRank {
   }
 
   void print_start() const {
-    std::cout << "# " << bench_.communicator.name << " " << bench_.communicator.version << ", " << num_ranks_
-              << " ranks, device " << device_name() << "; times of rank 0: median and least of "
-              << bench_.rounds.num_measured << " after " << bench_.rounds.num_warmups << '\n';
+    std::cout << "# " << bench_.communicator.name << " " << bench_.communicator.version << ", "
+              << counted(num_ranks_, "rank") << ", device " << device_name()
+              << "; times of rank 0: median and least of " << bench_.rounds.num_measured << " after "
+              << bench_.rounds.num_warmups << '\n';
     if (!bench_.reason.empty())
       std::cout << "# --comm auto chose " << bench_.communicator.name << " since " << bench_.reason << '\n';
     for (const auto& [size, rate] : memory_)
@@ -153,7 +155,7 @@ class CommRank {
   }
 
   void finish() {
-    std::cout << "# " << num_wrong_ << (num_wrong_ == 1 ? " error\n" : " errors\n");
+    std::cout << "# " << counted(num_wrong_, "error") << '\n';
     if (!bench_.rates_file.is_wanted()) return;
     Rates rates;
     rates.measured = time_of_measurement();

@@ -15,6 +15,7 @@
 #include <optional>
 
 #include "base/concat.h"
+#include "base/counted.h"
 #include "data/examples/csv_line.h"
 #include "data/examples/line_reader.h"
 #include "tessera/error.hpp"
@@ -93,11 +94,10 @@ class CsvReader {
   void check_width(std::size_t width) const {
     if (width == num_columns_) return;
     if (lines_.number() > 1)
-      refuse_line(concat(" has ", width, width == 1 ? " column" : " columns", ", and the lines before it have ",
-                         num_columns_, "; give every line the same columns"));
-    refuse_line(concat(" has ", width, width == 1 ? " column" : " columns", ", and the model needs ", num_columns_,
-                       ": ", shape_.num_features,
-                       " features and a label; use data of that width, or a model for this one"));
+      refuse_line(concat(" has ", counted(width, "column"), ", and the lines before it have ", num_columns_,
+                         "; give every line the same columns"));
+    refuse_line(concat(" has ", counted(width, "column"), ", and the model needs ", num_columns_, ": ",
+                       shape_.num_features, " features and a label; use data of that width, or a model for this one"));
   }
 
   // pandas numbers the columns of a table without names. Two columns may as well be an example.

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "base/concat.h"
+#include "base/counted.h"
 #include "base/sha256.h"
 #include "config/usage_error.h"
 #include "data/examples/csv_file.h"
@@ -58,7 +59,7 @@ void ExampleSource::read(std::span<const uint32_t> examples, std::span<float> fe
 }
 
 std::string ExampleSource::description() const {
-  return concat(table_.description, " (", num_examples(), num_examples() == 1 ? " example)" : " examples)");
+  return concat(table_.description, " (", counted(num_examples(), "example"), ")");
 }
 
 std::unique_ptr<ExampleSource> open_examples(const std::string& path, const ExampleOptions& options) {

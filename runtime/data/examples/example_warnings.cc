@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/concat.h"
+#include "base/counted.h"
 
 namespace tessera::host {
 namespace {
@@ -34,8 +35,7 @@ std::vector<std::string> example_warnings(const ExampleSource& source, int64_t e
                               source.shape().num_classes, " classes"));
   }
   if (static_cast<uint64_t>(examples_per_step) >= source.num_examples())
-    warnings.push_back(concat("the data is short: a step takes ", examples_per_step,
-                              examples_per_step == 1 ? " example" : " examples", ", and there ",
+    warnings.push_back(concat("the data is short: a step takes ", counted(examples_per_step, "example"), ", and there ",
                               source.num_examples() == 1 ? "is " : "are ", source.num_examples(),
                               "; use more data, or a smaller --batch-size or --grad-accum"));
   return warnings;

@@ -76,7 +76,7 @@ void StoreLoop::read(Peer& peer) {
 }
 
 void StoreLoop::take_frame(Peer& peer) {
-  if (peer.waiting) end_connection("it asks before it has its answer");
+  if (peer.waiting) end_connection("it sent a request before the previous one was answered");
   if (peer.stage == Stage::hello) return take_hello(peer);
   if (peer.stage == Stage::claim) return take_claim(peer);
   take_request(peer);
@@ -85,7 +85,7 @@ void StoreLoop::take_frame(Peer& peer) {
 void StoreLoop::take_hello(Peer& peer) {
   const auto hello = frame_of<wire::Hello>(peer.in);
   peer.in.clear();
-  if (hello.magic != wire::kMagic) end_connection("it speaks something else");
+  if (hello.magic != wire::kMagic) end_connection("it speaks another protocol");
   peer.client_nonce = hello.nonce;
   peer.server_nonce = wire::random_bytes();
   peer.stage = Stage::claim;
@@ -174,7 +174,7 @@ void StoreLoop::send(Peer& peer, std::string_view bytes) {
   flush(peer);
   if (peer.out.empty()) return;
   // The buffers of a new connection hold the answers of the handshake; a stranger gets no more room than these.
-  if (!peer.member) end_connection("it does not take a few bytes");
+  if (!peer.member) end_connection("it does not read its reply");
   peer.is_writing = true;
   set_timer(peer, kReplyTimeoutMs);
   watch(peer.socket.fd(), EPOLL_CTL_MOD, EPOLLOUT);

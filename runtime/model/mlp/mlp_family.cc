@@ -3,6 +3,7 @@
 #include "model/mlp/mlp_family.h"
 
 #include "base/concat.h"
+#include "base/counted.h"
 #include "model/mlp/mlp.h"
 
 namespace tessera::host {
@@ -24,8 +25,8 @@ class Mlp final : public Architecture {
     return {{"widths of the model", widths}, {"activation of the model", activation()}};
   }
   std::string summary() const override {
-    return concat(config_.num_layers(), config_.num_layers() == 1 ? " layer, " : " layers, ", config_.widths.front(),
-                  " features, ", config_.widths.back(), " classes, ", activation());
+    return concat(counted(config_.num_layers(), "layer"), ", ", config_.widths.front(), " features, ",
+                  config_.widths.back(), " classes, ", activation());
   }
 
  private:

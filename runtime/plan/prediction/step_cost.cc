@@ -9,6 +9,7 @@
 
 #include <set>
 
+#include "base/counted.h"
 #include "config/text_values.h"
 #include "plan/format.h"
 #include "rates/op_rate.h"
@@ -19,10 +20,6 @@ namespace tessera::host {
 namespace {
 
 constexpr std::string_view kAssumed = "assumed rates, not this machine's";
-
-std::string threads_text(int num_threads) {
-  return concat(num_threads, num_threads == 1 ? " thread" : " threads");
-}
 
 /// "43.1 Gflop/s", "100 Tflop/s": three digits that count.
 std::string rate_text(double per_second, const char* unit) {
@@ -46,9 +43,8 @@ void warn_of_unmeasured(const JobPlan& planned, const Costs& costs, const std::s
     unknown.insert(op.op);
   }
   if (unknown.empty() || all_seconds <= 0) return;
-  planned.log().warning("--rates ", rates_file, " has no time of ", unknown.size(),
-                        unknown.size() == 1 ? " op of the step (" : " ops of the step (", *unknown.begin(),
-                        unknown.size() == 1 ? ")" : " and others)", ", which take ",
+  planned.log().warning("--rates ", rates_file, " has no time of ", counted(unknown.size(), "op"), " of the step (",
+                        *unknown.begin(), unknown.size() == 1 ? ")" : " and others)", ", which take ",
                         format("%.0f %%", 100 * unknown_seconds / all_seconds),
                         " of its compute by an average rate of the other ops; run tessera bench rates with the flags "
                         "of this job");
@@ -72,18 +68,18 @@ StepCost::StepCost(const JobPlan& planned, const std::string& rates_file) {
                        ", but the plan is for --device ", device, "; measure that one"));
   const int num_threads = planned.job().config.threads;
   if (num_threads > 0 && num_threads != rates_->num_threads)
-    planned.log().warning("--rates ", rates_file, " was measured with ", threads_text(rates_->num_threads),
+    planned.log().warning("--rates ", rates_file, " was measured with ", counted(rates_->num_threads, "thread"),
                           ", not with --threads ", num_threads, "; the prediction is for the former");
   warn_of_unmeasured(planned, *costs_, rates_file);
   source_ = concat("by ", rates_file, " (measured ", printable(rates_->measured), ", ",
-                   threads_text(rates_->num_threads), ")");
+                   counted(rates_->num_threads, "thread"), ")");
 }
 
 StepCost::StepCost(const JobPlan& planned) {
   const auto quick = quick_rates(planned.job());
   // A byte that ranks of one machine send is read and written once.
   if (quick) rough_ = {quick->operations_per_second, quick->bytes_per_second, quick->bytes_per_second / 2};
-  describe_rates(quick ? concat("rates of this machine, taken now with ", threads_text(quick->num_threads))
+  describe_rates(quick ? concat("rates of this machine, taken now with ", counted(quick->num_threads, "thread"))
                        : std::string(kAssumed));
 }
 

@@ -38,8 +38,8 @@ struct RunEnd {
   int64_t last_step = 0;
   std::string why_stopped;  ///< before its last step: "as SIGTERM asked"; empty: it was not
   int64_t saved_step = 0;   ///< of the last checkpoint; 0: none
-  std::string
-      save_error;  ///< why the one after the last step could not be written; empty: it was, or none was asked for
+  /// Why the one after the last step could not be written; empty: it was, or none was asked for.
+  std::string save_error;
   std::optional<double> loss, smoothed_loss;  ///< of the last step, and with those before it
   std::optional<EvalMetrics> best_evaluation;
 };
@@ -53,13 +53,14 @@ struct TimeUse {
   TraceSummary summary;   ///< of rank 0 alone
 };
 
-/// The results of the run: loss, time, rates, where the time went, planned and measured memory, and what offload moved.
+/// What was measured over the run.
 struct RunMeasured {
   MeasuredMemory memory;
   MovedInRun moved;
   const TimeMeter& times;
   std::optional<TimeUse> time_use;  ///< empty: no step was recorded
 };
+/// The results of the run: loss, time, rates, where the time went, planned and measured memory, and what offload moved.
 std::vector<Row> end_rows(const Job& job, const RankRuntime& runtime, const RunEnd& end, const RunMeasured& measured);
 /// These as one table.
 void report_end(const Log& log, const Job& job, const RankRuntime& runtime, const RunEnd& end,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/concat.h"
+#include "base/counted.h"
 #include "checkpoint/save_folder.h"
 #include "plan/format.h"
 #include "plan/job_plan.h"
@@ -76,21 +77,20 @@ std::string time_text(const TimeMeter& times) {
 
 std::string step_text(const TimeMeter& times) {
   const StepDurations step = times.step_times();
-  return step.median > 0 ? format("%.1f ms median, 80 %% between %.1f and %.1f", step.median, step.low, step.high) : "";
+  return step.median > 0 ? format("%.1f ms median, p10 %.1f, p90 %.1f", step.median, step.low, step.high) : "";
 }
 
 std::string rate_text(const Job& job, const TimeMeter& times) {
   const StepDurations step = times.step_times();
   if (step.median <= 0) return "";
   const auto rate = [&](double ms) { return static_cast<double>(job.tokens_per_step()) / ms * 1e3; };
-  return format("%.0f median, 80 %% between %.0f and %.0f", rate(step.median), rate(step.high), rate(step.low));
+  return format("%.0f median, p10 %.0f, p90 %.0f", rate(step.median), rate(step.high), rate(step.low));
 }
 
 /// The kinds of action that take the most time.
 std::string actions_text(const std::optional<TimeUse>& use) {
   if (!use) return "";
-  return concat(kinds_text(use->summary, kShownKinds), "; of rank 0 in ", use->num_steps,
-                use->num_steps == 1 ? " step" : " steps");
+  return concat(kinds_text(use->summary, kShownKinds), "; of rank 0 in ", counted(use->num_steps, "step"));
 }
 
 std::string planned_text(const RankRuntime& runtime) {
@@ -101,7 +101,7 @@ std::string planned_text(const RankRuntime& runtime) {
 
 std::string ending_text(const Job& job, const RunEnd& end) {
   if (!job.trains) return "done";
-  if (end.why_stopped.empty()) return concat("done: ", job.config.steps, job.config.steps == 1 ? " step" : " steps");
+  if (end.why_stopped.empty()) return concat("done: ", counted(job.config.steps, "step"));
   return concat("stopped after step ", end.last_step, " of ", job.config.steps, ", ", end.why_stopped, "; ",
                 end.saved_step == end.last_step ? concat("continue it with --resume ", shell_word(job.config.save))
                 : end.saved_step                ? concat("the last checkpoint is of step ", end.saved_step)

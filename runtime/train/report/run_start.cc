@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/concat.h"
+#include "base/counted.h"
 #include "checkpoint/held_state.h"
 #include "config/text_values.h"
 #include "plan/format.h"
@@ -28,20 +29,19 @@ std::string model_text(const Job& job) {
 /// "200 of 1024 tokens: 2 ranks x 4 sequences of 128"
 std::string steps_text(const Job& job) {
   const TrainConfig& config = job.config;
-  const std::string plural = config.batch_size == 1 ? "" : "s";
-  const std::string what =
-      config.seq_len > 0 ? concat(" sequence", plural, " of ", config.seq_len) : " example" + plural;
+  const std::string batch = config.seq_len > 0 ? concat(counted(config.batch_size, "sequence"), " of ", config.seq_len)
+                                               : counted(config.batch_size, "example");
   const int num_data_ranks = job.mesh.num_data_ranks();
   return concat(job.trains ? concat(config.steps, " of ") : "batches of ", job.tokens_per_step(), " ", job.items(),
                 ": ", num_data_ranks > 1 ? concat(num_data_ranks, " ranks x ") : "",
-                config.grad_accum > 1 ? concat(config.grad_accum, " micro-batches x ") : "", config.batch_size, what);
+                config.grad_accum > 1 ? concat(config.grad_accum, " micro-batches x ") : "", batch);
 }
 
 std::string optimizer_text(const Job& job) {
   const TrainConfig& config = job.config;
   if (!job.trains) return "";
   return concat(to_string(config.optimizer), ", lr ", shortest(config.lr), " ", to_string(config.lr_schedule),
-                config.warmup_steps > 0 ? concat(" after ", config.warmup_steps, " steps of warm-up") : "",
+                config.warmup_steps > 0 ? concat(" after ", counted(config.warmup_steps, "step"), " of warm-up") : "",
                 config.weight_decay > 0 ? concat(", weight decay ", shortest(config.weight_decay)) : "",
                 config.clip > 0 ? concat(", clip ", shortest(config.clip)) : "");
 }
@@ -53,12 +53,15 @@ std::string precision_text(const Job& job) {
                 to_string(config.reduce_dtype));
 }
 
+std::string every(int64_t num_steps) {
+  return num_steps == 1 ? ", every step" : concat(", every ", num_steps, " steps");
+}
+
 std::string evaluation_text(const Job& job, const RunData& data) {
   if (!data.evaluation) return "";
-  return concat(data.evaluation->description(), !job.trains ? ""
-                                                : job.config.eval_every > 0
-                                                    ? concat(", every ", job.config.eval_every, " steps")
-                                                    : ", after the last step");
+  return concat(data.evaluation->description(), !job.trains                 ? ""
+                                                : job.config.eval_every > 0 ? every(job.config.eval_every)
+                                                                            : ", after the last step");
 }
 
 std::string mesh_shape(const Job& job) {
@@ -89,8 +92,8 @@ std::string communicator_text(const Job& job) {
 std::string device_text(const Job& job, const RankRuntime& runtime, RankThreads threads) {
   const std::string name = with_version(job.plugins.device);
   if (job.computes_on_host())
-    return concat(name, ", ", threads.count, threads.count == 1 ? " thread" : " threads",
-                  job.mesh.num_ranks() > 1 ? " per rank" : "", threads.have_own_cores ? ", on its own cores" : "");
+    return concat(name, ", ", counted(threads.count, "thread"), job.mesh.num_ranks() > 1 ? " per rank" : "",
+                  threads.have_own_cores ? ", on its own cores" : "");
   const auto memory = runtime.device_memory();
   const MemoryReport host = largest_program(runtime.programs(), TSR_MEMORY_HOST).memory;
   const uint64_t staging = host.most[MemoryClass::communication];
@@ -135,9 +138,7 @@ std::string checkpoints_text(const Job& job, const RankRuntime& runtime) {
                                                       " of host memory for the copy of the state that is written while "
                                                       "steps run")
                                              : "";
-  return concat(config.save,
-                config.save_every > 0 ? concat(", every ", config.save_every, " steps") : ", after the last step",
-                copy);
+  return concat(config.save, config.save_every > 0 ? every(config.save_every) : ", after the last step", copy);
 }
 
 void warn_of_offload(const Log& log, const Job& job, const RankPrograms& programs) {

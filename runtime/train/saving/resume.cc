@@ -44,11 +44,6 @@ std::filesystem::path clean(const std::string& path) {
   return (std::filesystem::absolute(path) / ".").lexically_normal().parent_path();
 }
 
-bool is_same_folder(const std::filesystem::path& a, const std::filesystem::path& b) {
-  std::error_code not_there;
-  return a == b || std::filesystem::equivalent(a, b, not_there);
-}
-
 std::string setting(const NamedValues& settings, std::string_view name) {
   const auto found = std::ranges::find(settings, name, [](const auto& pair) { return std::string_view(pair.first); });
   return found == settings.end() ? "" : found->second;
@@ -151,7 +146,7 @@ void restore_own_state(const Job& job, const RunData& data, const RankInfo& info
                  "alone with --init-from"));
   const std::vector<HeldTensor> kept = kept_own_state(checkpoint, held);
   fill_own_state(checkpoint, kept, runtime);
-  log.warning("state that strategies keep for themselves starts anew",
+  log.warning("the strategies' own state is not restored",
               kept.empty() ? "" : concat(", except what they declare as kept, such as ", kept.front().name), ": ",
               obstacle);
 }

@@ -17,8 +17,6 @@
 namespace tessera::host {
 namespace {
 
-constexpr uint32_t kSource = TSR_SLOT(TSR_ROLE_SOURCE, 0);
-constexpr uint32_t kDestination = TSR_SLOT(TSR_ROLE_DESTINATION, 0);
 constexpr uint32_t kAccumulator = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_ACCUMULATOR);
 constexpr uint32_t kClip = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_CLIP);
 constexpr uint32_t kStep = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_STEP);
