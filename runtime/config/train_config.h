@@ -72,7 +72,7 @@ struct TrainConfig {
   std::string data;                       ///< may be empty for `plan`
   std::optional<LabelColumn> data_label;  ///< of CSV; not given: last
   std::optional<DataScale> data_scale;    ///< not given: by the format of the data
-  std::optional<DataOrder> data_order;    ///< not given: sequential for tokens, shuffled for examples
+  std::optional<DataOrder> data_order;    ///< not given: by the kind of data (data_order, job.h)
   int64_t batch_size = 4;                 ///< sequences per rank and micro-batch
   int64_t seq_len = 0;                    ///< tokens per sequence; 0: the model's context length
   int64_t grad_accum = 1;                 ///< micro-batches per step

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -19,13 +18,13 @@ using InputValues = std::variant<std::vector<int32_t>, std::vector<float>>;
 
 /// How a run walks through its data.
 struct DatasetUse {
-  int64_t batch = 0;                              ///< sequences or examples of a rank and micro-batch
-  int64_t seq = 1;                                ///< tokens of a sequence; unused for examples
-  int64_t data_ranks = 1;                         ///< ranks that read different data
-  int64_t grad_accum = 1;                         ///< micro-steps of a step
-  int64_t steps = 0;                              ///< 0: an evaluation, which reads all once
-  std::optional<DataOrder> order = std::nullopt;  ///< not given: sequential for tokens, shuffled for examples
-  uint64_t seed = 0;                              ///< decides what order is shuffled
+  int64_t batch = 0;       ///< sequences or examples of a rank and micro-batch
+  int64_t seq = 1;         ///< tokens of a sequence; unused for examples
+  int64_t data_ranks = 1;  ///< ranks that read different data
+  int64_t grad_accum = 1;  ///< micro-steps of a step
+  int64_t steps = 0;       ///< 0: an evaluation, which reads all once
+  DataOrder order = DataOrder::sequential;
+  uint64_t seed = 0;  ///< decides what order is shuffled
 };
 
 /// A walk through a dataset, which must outlive it. [control-thread]

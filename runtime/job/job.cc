@@ -234,10 +234,15 @@ RunData open_data(const Job& job, const Log& log) {
   return data;
 }
 
+DataOrder data_order(const Job& job) {
+  const bool has_tokens = std::holds_alternative<TokenInputs>(job.architecture().inputs());
+  return job.config.data_order.value_or(has_tokens ? DataOrder::sequential : DataOrder::shuffled);
+}
+
 DatasetUse dataset_use(const Job& job) {
   const TrainConfig& config = job.config;
   return {config.batch_size, config.seq_len, job.mesh.num_data_ranks(), config.grad_accum, config.steps,
-          config.data_order, config.seed};
+          data_order(job),   config.seed};
 }
 
 std::unique_ptr<ParameterSource> initial_parameters(const Job& job, const Log& log, int num_threads) {

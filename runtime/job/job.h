@@ -65,7 +65,9 @@ struct RunData {
 /// Opens --data and --eval-data for the model. Throws UsageError when one has too little for what it is read for. `log`
 /// gets the progress of what takes long, such as a folder of many files.
 RunData open_data(const Job& job, const Log& log = Log(LogLevel::off));
-/// How the job reads it.
+/// --data-order, or what it is by default: sequential for tokens, shuffled for examples.
+DataOrder data_order(const Job& job);
+/// How the job reads its data.
 DatasetUse dataset_use(const Job& job);
 
 /// The initial parameters: the weights of a Hugging Face folder, or random ones from --seed, with a warning where

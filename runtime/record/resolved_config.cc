@@ -44,12 +44,6 @@ void add_options(std::vector<PluginSetting>& settings, const std::string& prefix
         {concat(prefix, plugin.name, ".", plugin.options[i].name), value_of(plugin.options[i], values[i])});
 }
 
-/// As DatasetUse says.
-DataOrder order_of(const Job& job) {
-  const bool has_tokens = std::holds_alternative<TokenInputs>(job.architecture().inputs());
-  return job.config.data_order.value_or(has_tokens ? DataOrder::sequential : DataOrder::shuffled);
-}
-
 std::vector<PluginSetting> option_settings(const Job& job) {
   std::vector<PluginSetting> settings;
   const JobPlugins& plugins = job.plugins;
@@ -75,7 +69,7 @@ std::vector<PluginSetting> option_settings(const Job& job) {
 std::string resolved_config(const Job& job, int num_threads) {
   TrainConfig config = job.config;
   config.threads = num_threads;
-  config.data_order = order_of(job);
+  config.data_order = data_order(job);
   config.mesh.clear();
   config.strategies.clear();
   for (const MeshAxis& axis : job.axes) {

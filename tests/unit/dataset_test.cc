@@ -77,7 +77,7 @@ TEST(Dataset, ExamplesAreFeaturesAndLabels) {
   const auto data = open_examples_of(folder.write("a.csv", "10,0\n11,1\n12,2\n"));
   EXPECT_EQ(data->size(), (std::pair<std::string, std::string>{"examples", "3"}));
   EXPECT_TRUE(data->fingerprint().starts_with("3 examples, sha256 "));
-  const auto reader = data->reader({.batch = 3, .data_ranks = 2, .seed = 5});
+  const auto reader = data->reader({.batch = 3, .data_ranks = 2, .order = DataOrder::shuffled, .seed = 5});
   const std::vector<InputValues> first = reader->read(0), second = reader->read(1);
   for (const auto& inputs : {first, second}) {
     ASSERT_EQ(inputs.size(), 2u);
@@ -88,7 +88,7 @@ TEST(Dataset, ExamplesAreFeaturesAndLabels) {
       EXPECT_EQ(features[i], 10 + static_cast<float>(labels[i]));
   }
   reader->advance();
-  const auto of_other_seed = data->reader({.batch = 3, .data_ranks = 2, .seed = 6});
+  const auto of_other_seed = data->reader({.batch = 3, .data_ranks = 2, .order = DataOrder::shuffled, .seed = 6});
   of_other_seed->advance();
   EXPECT_NE(std::pair(reader->read(0), reader->read(1)), std::pair(of_other_seed->read(0), of_other_seed->read(1)));
 }

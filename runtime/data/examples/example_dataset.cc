@@ -16,8 +16,7 @@ namespace {
 class ExampleReader : public DatasetReader {
  public:
   ExampleReader(const ExampleSource& source, const DatasetUse& use)
-      : order_(source, use.batch, use.data_ranks, use.seed,
-               use.order.value_or(DataOrder::shuffled) == DataOrder::shuffled),
+      : order_(source, use.batch, use.data_ranks, use.seed, use.order == DataOrder::shuffled),
         num_features_(static_cast<std::size_t>(source.shape().num_features)),
         batch_(static_cast<std::size_t>(use.batch)) {}
 
