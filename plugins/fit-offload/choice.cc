@@ -72,11 +72,11 @@ void Choice::run() {
 /// What it costs and where it helps depends on where the item leaves now; when neither has changed, the last offer
 /// holds.
 void Choice::offer(uint32_t item, uint32_t gap) {
-  const Stays& stays = items_[item];
-  Candidate candidate{0, operations_beside(stays.copies(gap)), stays.relieved_bytes(gap), item, gap, 0};
+  const MovableItem& movable = items_[item];
+  Candidate candidate{0, operations_beside(movable.copies(gap)), movable.relieved_bytes(gap), item, gap, 0};
   if (candidate.num_bytes == 0) return;
-  candidate.cost = static_cast<double>(stays.moved_bytes(gap)) / static_cast<double>(candidate.num_bytes);
-  std::vector<Window> relief = stays.relief(gap);
+  candidate.cost = static_cast<double>(movable.moved_bytes(gap)) / static_cast<double>(candidate.num_bytes);
+  std::vector<Window> relief = movable.relief(gap);
   Offered& last = offered_[item][gap];
   if (last.version > 0 && last.cost == candidate.cost && last.relief == relief) return;
   candidate.version = last.version + 1;
@@ -103,14 +103,14 @@ const Choice::Candidate* Choice::cheapest_at(uint32_t visit) {
 
 /// A persistent item that leaves rests in the other memory, so it leaves after its last use first.
 void Choice::take(uint32_t item, uint32_t gap) {
-  const Stays& stays = items_[item];
-  const uint32_t last = stays.num_groups() - 1;
-  const bool begins_to_rest = stays.is_persistent() && !stays.leaves_after(last);
-  const auto [first_changed, last_changed] = stays.stay_around(gap);
+  const MovableItem& movable = items_[item];
+  const uint32_t last = movable.num_groups() - 1;
+  const bool begins_to_rest = movable.is_persistent() && !movable.leaves_after(last);
+  const auto [first_changed, last_changed] = movable.stay_around(gap);
   if (begins_to_rest) leave(item, last);
   if (gap != last) leave(item, gap);
-  for (uint32_t g = first_changed; g <= last_changed && g < stays.num_gaps(); ++g)
-    if (!stays.leaves_after(g)) offer(item, g);
+  for (uint32_t g = first_changed; g <= last_changed && g < movable.num_gaps(); ++g)
+    if (!movable.leaves_after(g)) offer(item, g);
 }
 
 void Choice::leave(uint32_t item, uint32_t gap) {
@@ -120,22 +120,23 @@ void Choice::leave(uint32_t item, uint32_t gap) {
 }
 
 void Choice::set_leaves(Gap gap, bool leaves) {
-  Stays& stays = items_[gap.item];
-  const auto [first, last] = stays.stay_around(gap.gap);
-  add(stays, first, last, -1);
-  stays.set_leaves_after(gap.gap, leaves);
-  add(stays, first, last, 1);
+  MovableItem& movable = items_[gap.item];
+  const auto [first, last] = movable.stay_around(gap.gap);
+  add(movable, first, last, -1);
+  movable.set_leaves_after(gap.gap, leaves);
+  add(movable, first, last, 1);
 }
 
-void Choice::add(const Stays& stays, uint32_t first, uint32_t last, int64_t sign) {
-  for (const Window& window : stays.windows(first, last))
+void Choice::add(const MovableItem& movable, uint32_t first, uint32_t last, int64_t sign) {
+  for (const Window& window : movable.windows(first, last))
     peaks_.add(window.first, window.last, sign * static_cast<int64_t>(window.num_bytes));
 }
 
 void Choice::drop_what_is_not_needed() {
   for (auto gap = taken_.rbegin(); gap != taken_.rend(); ++gap) {
-    const Stays& stays = items_[gap->item];
-    const bool rests_for_others = stays.is_persistent() && gap->gap + 1 == stays.num_groups() && stays.leaves_within();
+    const MovableItem& movable = items_[gap->item];
+    const bool rests_for_others =
+        movable.is_persistent() && gap->gap + 1 == movable.num_groups() && movable.leaves_within();
     if (rests_for_others) continue;
     set_leaves(*gap, false);
     if (excess() > 0) set_leaves(*gap, true);

@@ -5,8 +5,8 @@
 #include <queue>
 #include <vector>
 
+#include "movable_item.h"
 #include "peaks.h"
-#include "stays.h"
 #include "tessera/offload.hpp"
 
 namespace tessera::fit {
@@ -22,7 +22,7 @@ class Choice {
   /// Bytes by which the highest visit is above the limit; 0 or less when all are below it.
   int64_t excess() const { return peaks_.most(); }
   uint32_t highest_visit() const { return peaks_.where(); }
-  const std::vector<Stays>& items() const { return items_; }
+  const std::vector<MovableItem>& items() const { return items_; }
 
  private:
   /// A gap in which an item may leave.
@@ -53,11 +53,11 @@ class Choice {
   void take(uint32_t item, uint32_t gap);
   void leave(uint32_t item, uint32_t gap);
   void set_leaves(Gap gap, bool leaves);
-  void add(const Stays& stays, uint32_t first, uint32_t last, int64_t sign);
+  void add(const MovableItem& movable, uint32_t first, uint32_t last, int64_t sign);
   void drop_what_is_not_needed();
   double operations_beside(const std::vector<Window>& windows) const;
 
-  std::vector<Stays> items_;
+  std::vector<MovableItem> items_;
   Peaks peaks_;                                // over the limit
   std::vector<double> operations_before_;      // of each visit
   std::vector<std::vector<Offered>> offered_;  // by item, by gap

@@ -43,9 +43,9 @@ void Fit::plan(const OffloadView& view, const OffloadSink& sink) const {
                                               size_text(limit + static_cast<double>(choice.excess())) +
                                               " of device memory, whatever else leaves; it may take " +
                                               size_text(limit));
-  for (const Stays& stays : choice.items())
-    for (const uint32_t visit : stays.leaving_visits())
-      sink.leave({stays.item().buffer, visit, place_, distances_.ahead, distances_.linger});
+  for (const MovableItem& movable : choice.items())
+    for (const uint32_t visit : movable.leaving_visits())
+      sink.leave({movable.item().buffer, visit, place_, distances_.ahead, distances_.linger});
 }
 
 }  // namespace tessera::fit

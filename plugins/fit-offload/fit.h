@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "stays.h"
+#include "movable_item.h"
 #include "tessera/offload.hpp"
 
 namespace tessera::fit {

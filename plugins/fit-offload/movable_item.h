@@ -26,9 +26,9 @@ struct Window {
 
 /// The uses of an item in groups: uses so near one another that the item stays from one to the next. It may leave after
 /// each group but a transient item's last one. Groups it does not leave between are one *stay*. Borrows the item.
-class Stays {
+class MovableItem {
  public:
-  Stays(const tsr_item& item, const OffloadView& view, Distances distances);
+  MovableItem(const tsr_item& item, const OffloadView& view, Distances distances);
 
   const tsr_item& item() const { return item_; }
   bool is_persistent() const { return is_persistent_; }

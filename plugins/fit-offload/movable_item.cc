@@ -14,13 +14,13 @@
 //
 // Cost: linear in the uses to make one, then in the groups of the stay that is asked about.
 
-#include "stays.h"
+#include "movable_item.h"
 
 #include <algorithm>
 
 namespace tessera::fit {
 
-Stays::Stays(const tsr_item& item, const OffloadView& view, Distances distances)
+MovableItem::MovableItem(const tsr_item& item, const OffloadView& view, Distances distances)
     : item_(item),
       num_visits_(static_cast<uint32_t>(view.visits().size())),
       distances_(distances),
@@ -46,7 +46,7 @@ Stays::Stays(const tsr_item& item, const OffloadView& view, Distances distances)
   leaves_.resize(groups_.size());
 }
 
-std::pair<uint32_t, uint32_t> Stays::stay_around(uint32_t group) const {
+std::pair<uint32_t, uint32_t> MovableItem::stay_around(uint32_t group) const {
   uint32_t first = group, last = group;
   while (first > 0 && !leaves_[first - 1])
     --first;
@@ -56,30 +56,30 @@ std::pair<uint32_t, uint32_t> Stays::stay_around(uint32_t group) const {
   return {first, last};
 }
 
-uint64_t Stays::used_bytes(uint32_t first, uint32_t last) const {
+uint64_t MovableItem::used_bytes(uint32_t first, uint32_t last) const {
   uint64_t num_bytes = 0;
   for (uint32_t g = first; g <= last; ++g)
     num_bytes += groups_[g].used_bytes;
   return std::min(num_bytes, item_.num_bytes);
 }
 
-uint64_t Stays::written_bytes(uint32_t first, uint32_t last) const {
+uint64_t MovableItem::written_bytes(uint32_t first, uint32_t last) const {
   uint64_t num_bytes = 0;
   for (uint32_t g = first; g <= last; ++g)
     num_bytes += groups_[g].written_bytes;
   return std::min(num_bytes, item_.num_bytes);
 }
 
-uint64_t Stays::copied_bytes(uint32_t first, uint32_t last, bool rests) const {
+uint64_t MovableItem::copied_bytes(uint32_t first, uint32_t last, bool rests) const {
   return (is_fetched(first, rests) ? used_bytes(first, last) : 0) +
          (is_evicted(last, rests) ? written_bytes(first, last) : 0);
 }
 
-uint64_t Stays::device_bytes(uint32_t first, uint32_t last, bool rests) const {
+uint64_t MovableItem::device_bytes(uint32_t first, uint32_t last, bool rests) const {
   return is_fetched(first, rests) ? used_bytes(first, last) : item_.num_bytes;
 }
 
-uint64_t Stays::moved_bytes(uint32_t group) const {
+uint64_t MovableItem::moved_bytes(uint32_t group) const {
   const auto [first, last] = stay_around(group);
   const uint64_t now = copied_bytes(first, last, rests());
   uint64_t then = copied_bytes(first, group, is_persistent_);
@@ -87,19 +87,19 @@ uint64_t Stays::moved_bytes(uint32_t group) const {
   return then - std::min(then, now);
 }
 
-uint64_t Stays::relieved_bytes(uint32_t group) const {
+uint64_t MovableItem::relieved_bytes(uint32_t group) const {
   const auto [first, last] = stay_around(group);
   return device_bytes(first, last, rests());
 }
 
-Window Stays::around(uint32_t first_visit, uint32_t last_visit, bool is_fetched, bool lingers,
-                     uint64_t num_bytes) const {
+Window MovableItem::around(uint32_t first_visit, uint32_t last_visit, bool is_fetched, bool lingers,
+                           uint64_t num_bytes) const {
   const uint32_t ahead = is_fetched ? std::min(distances_.ahead, first_visit) : 0;
   const uint32_t linger = lingers ? distances_.linger : 0;
   return {first_visit - ahead, std::min(last_visit + linger, num_visits_ - 1), num_bytes};
 }
 
-std::vector<Window> Stays::windows(uint32_t first, uint32_t last) const {
+std::vector<Window> MovableItem::windows(uint32_t first, uint32_t last) const {
   if (is_persistent_ && !rests()) return {{0, num_visits_ - 1, item_.num_bytes}};
   std::vector<Window> result;
   for (uint32_t begin = first; begin <= last;) {
@@ -121,7 +121,7 @@ std::vector<Window> Stays::windows(uint32_t first, uint32_t last) const {
   return result;
 }
 
-std::vector<Window> Stays::relief(uint32_t group) const {
+std::vector<Window> MovableItem::relief(uint32_t group) const {
   const auto [first, last] = stay_around(group);
   const uint64_t num_bytes = relieved_bytes(group);
   const auto is_relieved = [&](uint32_t begin, uint32_t end) {
@@ -143,7 +143,7 @@ std::vector<Window> Stays::relief(uint32_t group) const {
   return result;
 }
 
-std::vector<Window> Stays::copies(uint32_t group) const {
+std::vector<Window> MovableItem::copies(uint32_t group) const {
   const Group &before = groups_[group], &after = groups_[group + 1 < num_groups() ? group + 1 : 0];
   std::vector<Window> result = {around(after.first_visit, after.first_visit, true, false, after.used_bytes)};
   if (before.written_bytes > 0)
@@ -151,7 +151,7 @@ std::vector<Window> Stays::copies(uint32_t group) const {
   return result;
 }
 
-std::vector<uint32_t> Stays::leaving_visits() const {
+std::vector<uint32_t> MovableItem::leaving_visits() const {
   std::vector<uint32_t> visits;
   for (uint32_t g = 0; g < num_groups(); ++g) {
     const bool is_alone = (g == 0 || leaves_[g - 1]) && (g + 1 == num_groups() || leaves_[g]);
