@@ -8,9 +8,9 @@
 #include "cli/model_folder.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "base/concat.h"
+#include "base/read_only_file.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/save_folder.h"
 #include "config/text_values.h"
@@ -45,10 +45,9 @@ ModelFolder open_model_folder(const std::string& folder) {
     return {std::move(named), std::move(checkpoint), seq_len};
   }
   constexpr std::string_view kGive = "; give a checkpoint, or a folder with config.json and model.safetensors";
-  if (!std::filesystem::exists(folder) && !is_model_folder(folder))
-    throw UsageError(concat(folder, " does not exist", kGive));
-  if (!is_model_folder(folder) || find_weight_files(folder).paths.empty())
-    throw UsageError(concat(folder, " has no weights", kGive));
+  if (!name_is_there(folder)) throw UsageError(concat(folder, " does not exist", kGive));
+  if (!name_is_there(folder + "/config.json")) throw UsageError(concat(folder, " has no config.json", kGive));
+  if (find_weight_files(folder).paths.empty()) throw UsageError(concat(folder, " has no weights", kGive));
   ModelFolder model{find_architecture(folder), nullptr, 0};
   // Names and shapes of parameters do not depend on the batch.
   const Model built = model.architecture().build({.batch = 1, .seq = 1});
