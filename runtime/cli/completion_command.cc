@@ -2,12 +2,15 @@
 // --help also uses. The build writes them to files for installation. In bash's script a flag with a value has a line,
 // and a command one with its words and flags; a value that the help calls FILE or PATH completes the names of files:
 //
-//     'train --recompute') mapfile -t COMPREPLY < <(compgen -W 'none full attention' -- "$word"); return ;;
-//     'train --metrics') mapfile -t COMPREPLY < <(compgen -f -W '' -- "$word"); return ;;
-//     bench) words='comm device disk rates' flags='--rates --model ... ' ;;
+//     'train --recompute') mapfile -t COMPREPLY < <(compgen -W "none full attention" -- "$word"); return ;;
+//     'train --metrics') mapfile -t COMPREPLY < <(compgen -f -W "" -- "$word"); return ;;
+//     'train --comm') mapfile -t COMPREPLY < <(compgen -W "auto $(_tessera_plugins communicator)" -- "$word"); return
+//     ;; bench) words='comm device disk rates' flags='--rates --model ... ' ;;
 
 #include <algorithm>
 #include <iostream>
+#include <iterator>
+#include <utility>
 
 #include "base/concat.h"
 #include "cli/command_table.h"
@@ -34,10 +37,11 @@ std::vector<FlagText> flags_of(const Subcommand& command) {
 }
 
 /// The completions of a value that the help writes as `full|every=K|FILE`: its literal words, and whether it may be a
-/// file.
+/// file, or the name of a plugin.
 struct Choices {
   std::string words;  ///< with a blank between them
   bool is_file = false;
+  std::string plugin_kind = {};  ///< as `tessera plugins list` has it; empty: none
 };
 
 Choices choices_of(std::string_view value) {
@@ -49,6 +53,16 @@ Choices choices_of(std::string_view value) {
     for (const char* name : {"FILE", "FOLDER", "PATH", "CHECKPOINT", "IN"})
       choices.is_file |= part.starts_with(name);
   }
+  return choices;
+}
+
+Choices choices_of(const FlagText& flag) {
+  constexpr std::pair<std::string_view, std::string_view> kKinds[] = {
+      {"strategy", "strategy"}, {"comm", "communicator"}, {"device", "device"}, {"offload", "offload"}};
+  Choices choices = choices_of(flag.value);
+  if (const auto kind = std::ranges::find(kKinds, flag.name, [](const auto& k) { return k.first; });
+      kind != std::end(kKinds))
+    choices.plugin_kind = kind->second;
   return choices;
 }
 
@@ -66,6 +80,12 @@ std::string replaced(std::string_view text, char what, std::string_view by) {
 
 // Bash cuts words at "=", so "--flag=va" is three words: "before" is then two words back.
 constexpr std::string_view kBashHead = R"(# bash completion for tessera, written by `tessera completion bash`
+_tessera_plugins() {
+  local kind name path
+  "${COMP_WORDS[0]}" plugins list 2>/dev/null | while read -r kind name path; do
+    [ "$kind" != "$1" ] || echo "$name"
+  done
+}
 _tessera() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} words flags i
   if [ "$word" = = ]; then word=
@@ -82,9 +102,11 @@ std::string bash_completion() {
     for (const FlagText& flag : flags_of(command)) {
       flags += concat("--", flag.name, " ");
       if (flag.value.empty()) continue;
-      const Choices choices = choices_of(flag.value);
+      const Choices choices = choices_of(flag);
+      const std::string plugins =
+          choices.plugin_kind.empty() ? "" : concat(" $(_tessera_plugins ", choices.plugin_kind, ")");
       text += concat("    '", command.name, " --", flag.name, "') mapfile -t COMPREPLY < <(compgen ",
-                     choices.is_file ? "-f " : "", "-W '", choices.words, "' -- \"$word\"); return ;;\n");
+                     choices.is_file ? "-f " : "", "-W \"", choices.words, plugins, "\" -- \"$word\"); return ;;\n");
     }
     flags += "' ;;\n";
   }
@@ -103,19 +125,30 @@ std::string zsh_quoted(std::string_view text) {
                   ':', "\\:");
 }
 
-/// ":what:(a b)", ":what:_files" or both.
+/// ":what:(a b)", ":what:_files", ":what:_tessera_plugins device", or several as alternatives.
 std::string zsh_action(std::string_view what, const Choices& choices) {
-  const std::string words = choices.words.empty() ? "" : concat("(", choices.words, ")");
-  const std::string action =
-      !choices.is_file ? words
-      : words.empty()  ? "_files"
-                       : concat("_alternative ", '"', "words:word:", words, '"', " ", '"', "files:file:_files", '"');
-  return concat(":", zsh_quoted(what), ":", action.empty() ? " " : action);
+  std::vector<std::pair<std::string_view, std::string>> actions;  // what is completed, and how
+  if (!choices.words.empty()) actions.emplace_back("words:word", concat("(", choices.words, ")"));
+  if (choices.is_file) actions.emplace_back("files:file", "_files");
+  if (!choices.plugin_kind.empty())
+    actions.emplace_back("plugins:plugin", concat("_tessera_plugins ", choices.plugin_kind));
+  std::string text = actions.empty() ? " " : actions.front().second;
+  if (actions.size() > 1) {
+    text = "_alternative";
+    for (const auto& [tag, action] : actions)
+      text += concat(" \"", tag, ":", action, "\"");
+  }
+  return concat(":", zsh_quoted(what), ":", text);
 }
 
 std::string zsh_completion() {
   std::string text =
-      "#compdef tessera\n# zsh completion, written by `tessera completion zsh`\n_tessera() {\n"
+      "#compdef tessera\n# zsh completion, written by `tessera completion zsh`\n_tessera_plugins() {\n"
+      "  local kind name path_; local -a names\n"
+      "  $program plugins list 2>/dev/null | while read -r kind name path_; do\n"
+      "    [[ $kind != $argv[-1] ]] || names+=$name\n  done\n"
+      "  compadd \"${(@)argv[1,-2]}\" -- $names\n}\n"
+      "_tessera() {\n  local program=$words[1]\n"
       "  if (( CURRENT == 2 )); then\n    local -a commands\n    commands=(\n";
   for (const Subcommand& command : commands())
     text += concat("      '", command.name, ":", zsh_quoted(command.what), "'\n");
@@ -125,7 +158,7 @@ std::string zsh_completion() {
   for (const Subcommand& command : commands()) {
     text += concat("    ", command.name, ") _arguments");
     for (const FlagText& flag : flags_of(command)) {
-      const std::string value = flag.value.empty() ? "" : zsh_action(flag.value, choices_of(flag.value));
+      const std::string value = flag.value.empty() ? "" : zsh_action(flag.value, choices_of(flag));
       text += concat(" \\\n      '", flag.is_repeatable ? "*" : "", "--", flag.name, value.empty() ? "" : "=", "[",
                      zsh_quoted(flag.help), "]", value, "'");
     }

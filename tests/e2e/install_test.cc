@@ -122,6 +122,10 @@ TEST_F(Installed, CompletesInBash) {
   EXPECT_EQ(complete("tessera train --dtype = f", 4), (Words{"float32", "fp16"}));
   EXPECT_EQ(complete("tessera train --model exam", 3), (Words{"examples"}));
   EXPECT_EQ(complete("tessera train --steps 1", 3), (Words{}));
+  const std::string program = prefix() + "/bin/tessera";
+  EXPECT_EQ(complete(program + " train --strategy f", 3), (Words{"fsdp"}));
+  EXPECT_EQ(complete(program + " train --comm = l", 4), (Words{"local"}));
+  EXPECT_EQ(complete(program + " train --comm a", 3), (Words{"auto"}));
   EXPECT_EQ(complete("tessera plugins l", 2), (Words{"list"}));
   EXPECT_EQ(complete("tessera plan --sv", 2), (Words{"--svg"}));
   EXPECT_EQ(complete("tessera completion ''", 2), (Words{"bash", "zsh"}));
@@ -150,6 +154,7 @@ zpty -d shell
   complete("tessera train --batch-s", "--batch-size");
   complete("tessera train --dtype=flo", "float32");
   complete("tessera plugins li", "list");
+  complete(prefix() + "/bin/tessera train --strategy=fs", "fsdp");
 }
 
 TEST(Packages, HaveTheProgramAndTheHeadersApart) {
