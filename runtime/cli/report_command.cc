@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/log.h"
 #include "base/output_file.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
@@ -55,7 +56,7 @@ int report_command(std::span<const std::string> arguments) {
     return 0;
   }
   const std::string& folder = line.words()[0];
-  const RecordedRun run = read_recorded_run(folder);
+  const RecordedRun run = read_recorded_run(folder, Log());
   const std::string path = line.value("to", (std::filesystem::path(folder) / kReportFile).string());
   const Output output = {.flag = "--to",
                          .path = path,

@@ -18,6 +18,7 @@
 
 #include "base/concat.h"
 #include "base/metrics.h"
+#include "base/progress.h"
 #include "base/read_only_file.h"
 #include "config/usage_error.h"
 #include "plan/drawing/step_svg.h"
@@ -120,9 +121,15 @@ bool has_metrics(const std::string& path) {
   return begins_like_metrics(begin);
 }
 
-void read_metrics(RecordedRun& run, const std::string& path) {
+void read_metrics(RecordedRun& run, const std::string& path, const Log& log) {
+  constexpr int kMiB = 20;  // as a shift
+  std::error_code unknown;
+  const uint64_t num_bytes = std::filesystem::file_size(path, unknown);
+  uint64_t num_read = 0;
+  Progress progress(log, concat("reading ", num_bytes >> kMiB, " MiB of metrics"));
   std::ifstream in(path, std::ios::binary);
   for (std::string text; std::getline(in, text);) {
+    progress.at((num_read += text.size() + 1) >> kMiB, num_bytes >> kMiB);
     const Json line = parsed(text);
     if (line.is_object())
       take_line(run, line);
@@ -178,7 +185,7 @@ std::vector<LogEnd> log_ends(const std::filesystem::path& folder, int64_t num_ra
 
 }  // namespace
 
-RecordedRun read_recorded_run(const std::string& folder) {
+RecordedRun read_recorded_run(const std::string& folder, const Log& log) {
   const auto path = [&](std::string_view name) { return (std::filesystem::path(folder) / name).string(); };
   const std::string metrics = path(kMetricsFile);
   std::error_code error;
@@ -188,7 +195,7 @@ RecordedRun read_recorded_run(const std::string& folder) {
     throw UsageError(concat(folder, " has no ", kMetricsFile, " that tessera wrote; give the folder of a run's --out"));
   RecordedRun run;
   run.folder = folder;
-  read_metrics(run, metrics);
+  read_metrics(run, metrics, log);
   std::erase_if(run.curves, [](const auto& named) { return named.second.steps.empty(); });
   run.settings = facts_of(parsed(text_file(path(kConfigFile))));
   run.plan = text_file(path(kPlanText));

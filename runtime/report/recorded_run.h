@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
+
 namespace tessera::host {
 
 /// Values by step, ascending. A value that is not finite is NaN.
@@ -49,7 +51,7 @@ struct RecordedRun {
 
 /// Reads the folder of a run that has ended, is still running or was killed: missing files leave their part empty, and
 /// incomplete lines are skipped. Of steps that were repeated after a resume, the newest count. Throws UsageError when
-/// the folder has no metrics that tessera wrote.
-RecordedRun read_recorded_run(const std::string& folder);
+/// the folder has no metrics that tessera wrote. `log` gets the progress of reading long ones.
+RecordedRun read_recorded_run(const std::string& folder, const Log& log = Log(LogLevel::off));
 
 }  // namespace tessera::host
