@@ -19,6 +19,12 @@ std::string concat(const Parts&... parts) {
   return std::move(out).str();
 }
 
+/// 1, "rank" -> "1 rank"; 3, "rank" -> "3 ranks"; 2, "class" -> "2 classes". For nouns with this plural.
+template <class Integer>
+std::string counted(Integer count, std::string_view noun) {
+  return concat(count, " ", noun, count == 1 ? "" : noun.ends_with('s') ? "es" : "s");
+}
+
 /// Like printf, up to 255 characters.
 template <class... Args>
 std::string format(const char* pattern, Args... args) {

@@ -17,7 +17,6 @@
 #include <set>
 
 #include "base/concat.h"
-#include "base/counted.h"
 #include "checkpoint/index_text.h"
 #include "weights/element_conversion.h"
 

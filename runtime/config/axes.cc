@@ -14,7 +14,6 @@
 #include <cctype>
 
 #include "base/concat.h"
-#include "base/counted.h"
 #include "config/default_plugins.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"

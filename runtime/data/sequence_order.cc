@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "base/concat.h"
-#include "base/counted.h"
 #include "data/shuffle.h"
 #include "tessera/error.hpp"
 

@@ -20,7 +20,6 @@
 #include <filesystem>
 
 #include "base/concat.h"
-#include "base/counted.h"
 #include "launch/failure.h"
 #include "launch/launched_ranks.h"
 #include "launch/process_setup.h"

@@ -20,7 +20,6 @@
 #include <vector>
 
 #include "base/concat.h"
-#include "base/counted.h"
 #include "base/sha256.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"

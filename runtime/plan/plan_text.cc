@@ -11,7 +11,6 @@
 #include <cmath>
 
 #include "base/concat.h"
-#include "base/counted.h"
 #include "plan/format.h"
 #include "plan/plan_report.h"
 

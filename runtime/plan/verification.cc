@@ -6,7 +6,6 @@
 #include <map>
 
 #include "base/concat.h"
-#include "base/counted.h"
 #include "base/progress.h"
 #include "plan/advice/memory_advisor.h"
 #include "plan/format.h"

@@ -16,7 +16,6 @@
 #include <cstdio>
 
 #include "base/concat.h"
-#include "base/counted.h"
 #include "plan/format.h"
 #include "report/charts.h"
 #include "report/page_parts.h"

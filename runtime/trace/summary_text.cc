@@ -20,7 +20,6 @@
 #include <algorithm>
 
 #include "base/concat.h"
-#include "base/counted.h"
 
 namespace tessera::host {
 namespace {

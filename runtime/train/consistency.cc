@@ -18,7 +18,6 @@
 #include <span>
 
 #include "base/concat.h"
-#include "base/counted.h"
 #include "base/progress.h"
 #include "base/sha256.h"
 #include "config/flag_table.h"

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "base/counted.h"
+#include "base/concat.h"
 #include "base/progress.h"
 #include "base/resident_memory.h"
 #include "config/usage_error.h"

@@ -13,7 +13,6 @@
 #include <thread>
 
 #include "base/concat.h"
-#include "base/counted.h"
 #include "cli/bench/bench_commands.h"
 #include "cli/command_line.h"
 #include "config/default_plugins.h"

@@ -11,7 +11,6 @@
 #include <map>
 
 #include "base/concat.h"
-#include "base/counted.h"
 #include "cli/bench/bench_commands.h"
 #include "cli/bench/comm_bench.h"
 #include "cli/bench/comm_table.h"

@@ -15,7 +15,6 @@
 #include <optional>
 
 #include "base/concat.h"
-#include "base/counted.h"
 #include "data/examples/csv_line.h"
 #include "data/examples/line_reader.h"
 #include "tessera/error.hpp"

@@ -9,7 +9,6 @@
 #include <numeric>
 
 #include "base/concat.h"
-#include "base/counted.h"
 #include "base/sha256.h"
 #include "config/usage_error.h"
 #include "data/examples/csv_file.h"

@@ -3,7 +3,6 @@
 #include "model/mlp/mlp_family.h"
 
 #include "base/concat.h"
-#include "base/counted.h"
 #include "model/mlp/mlp.h"
 
 namespace tessera::host {

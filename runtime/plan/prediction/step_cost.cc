@@ -9,7 +9,7 @@
 
 #include <set>
 
-#include "base/counted.h"
+#include "base/concat.h"
 #include "config/text_values.h"
 #include "plan/format.h"
 #include "rates/op_rate.h"

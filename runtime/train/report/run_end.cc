@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/concat.h"
-#include "base/counted.h"
 #include "checkpoint/save_folder.h"
 #include "plan/format.h"
 #include "plan/job_plan.h"

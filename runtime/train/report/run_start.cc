@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/concat.h"
-#include "base/counted.h"
 #include "checkpoint/held_state.h"
 #include "config/text_values.h"
 #include "plan/format.h"
