@@ -69,7 +69,7 @@ void CommandLine::read(const CommandSyntax& syntax, std::span<const std::string>
       values_[name] = flag->value.empty() ? "" : given.substr(equals + 1);
       continue;
     }
-    if (i + 1 == arguments.size())
+    if (i + 1 == arguments.size() || arguments[i + 1].starts_with("--"))
       throw UsageError(concat("--", name, " has no value; give ", flag->value, " after it"));
     values_[name] = arguments[++i];
   }

@@ -229,7 +229,10 @@ int completion_command(std::span<const std::string> arguments) {
   const std::string shell = arguments.empty() ? "" : arguments[0];
   if (arguments.size() != 1 || (shell != "bash" && shell != "zsh"))
     throw UsageError(concat("tessera completion takes one shell, bash or zsh",
-                            shell.empty() ? "" : concat(", not '", shell, "'"), "; give tessera completion bash"));
+                            shell.empty()          ? ""
+                            : arguments.size() > 1 ? std::string(", not several")
+                                                   : concat(", not '", shell, "'"),
+                            "; give tessera completion bash"));
   std::cout << (shell == "bash" ? bash_completion() : zsh_completion());
   return 0;
 }

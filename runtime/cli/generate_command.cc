@@ -217,7 +217,7 @@ int run(const CommandLine& line) {
   std::cout << std::endl;
   if (!std::cout) return 0;
   const double ms = ms_since(start);
-  log.info("generated ", num_tokens, " tokens after ", prompt.size(), " of the prompt, ",
+  log.info("generated ", counted(num_tokens, "token"), " after ", prompt.size(), " of the prompt, ",
            shortest(std::round(100 * ms / static_cast<double>(std::max<int64_t>(1, num_tokens))) / 100),
            " ms per token");
   return 0;

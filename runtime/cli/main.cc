@@ -64,7 +64,12 @@ int run_command(const std::vector<std::string>& argv) {
     return 2;
   }
   const std::string& name = argv[1];
-  if (name == "help" && argv.size() > 2) return run_command({argv[0], argv[2], "--help"});
+  if (name == "help" && argv.size() > 2) {
+    std::vector<std::string> asked = {argv[0]};
+    asked.insert(asked.end(), argv.begin() + 2, argv.end());
+    asked.emplace_back("--help");
+    return run_command(asked);
+  }
   if (name == "--help" || name == "-h" || name == "help") {
     std::cout << commands_help();
     return 0;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/concat.h"
 #include "base/log.h"
 #include "base/output_file.h"
 #include "cli/command_line.h"
@@ -70,7 +71,7 @@ int report_command(std::span<const std::string> arguments) {
     return 0;
   }
   write_output(output, {page});
-  std::cout << "wrote " << path << '\n';
+  std::cout << "wrote " << printable(path) << '\n';
   return 0;
 }
 

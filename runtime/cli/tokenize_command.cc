@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <iostream>
+#include <span>
 
 #include "base/concat.h"
 #include "base/log.h"
@@ -12,6 +13,7 @@
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "config/usage_error.h"
+#include "data/token_file.h"
 #include "data/token_writer.h"
 #include "text/tokenizer.h"
 #include "text/utf8.h"
@@ -60,6 +62,16 @@ void check(const Tokenizer& tokenizer, const Output& output) {
   if (const std::string refusal = refusal_of(output); !refusal.empty()) throw UsageError(refusal);
 }
 
+/// What `train --data` would not take for text.
+void check_is_text(const std::string& path, std::string_view text) {
+  constexpr size_t kStartBytes = 8192;
+  const std::string_view start = text.substr(0, kStartBytes);
+  if (begins_like_token_file(start)) throw UsageError(concat(path, " is a file of tokens already; give a text"));
+  as_usage([&] { refuse_other_formats(path, std::as_bytes(std::span(start))); });
+  if (const size_t zero = start.find('\0'); zero != start.npos)
+    throw UsageError(concat(path, " is no text: byte ", zero, " is zero, as in UTF-16; save it as UTF-8"));
+}
+
 }  // namespace
 
 const CommandSyntax& tokenize_syntax() {
@@ -82,6 +94,7 @@ int tokenize_command(std::span<const std::string> arguments) {
   check(tokenizer, output);
   const std::string text = read_text_file(in, kMaxTextBytes);
   if (text.empty()) throw UsageError(concat(in, " is empty; give a text"));
+  check_is_text(in, text);
   const size_t num_valid = valid_utf8_bytes(text);
   const std::vector<uint16_t> tokens = tokens_of(tokenizer, text, in);
   write_token_file(output, tokens);

@@ -243,10 +243,6 @@ int train_as_rank_of(FlagSet set, const RankEnvironment& environment, std::span<
   try {
     const RunFlags flags = flags_of(set, arguments);
     may_meet |= flags.config.insecure;
-    if (flags.help) {
-      std::cout << flags_help_text(flags);
-      return 0;
-    }
     if (flags.print_config)  // without the others
       return environment.rank == 0 ? print_config(flags, environment.world_size, environment.local_size,
                                                   Log(parse_log_level(flags.config.log_level)))
@@ -259,13 +255,13 @@ int train_as_rank_of(FlagSet set, const RankEnvironment& environment, std::span<
 
 int run_ranks(FlagSet set, std::span<const std::string> arguments, const std::vector<std::string>& argv) {
   raise_descriptor_limit();
+  if (std::ranges::count(arguments, "--help") + std::ranges::count(arguments, "-h") > 0) {
+    std::cout << flags_help_text(flags_of(set, arguments));
+    return 0;
+  }
   const RankEnvironment environment = read_rank_environment(process_environment(), starter_of_program());
   if (environment.world_size > 1) return train_as_rank_of(set, environment, arguments);
   const RunFlags flags = flags_of(set, arguments);
-  if (flags.help) {
-    std::cout << flags_help_text(flags);
-    return 0;
-  }
   const int num_ranks = ranks_to_start(requested_world(flags.config), environment);
   return num_ranks <= 1 ? train_alone(flags) : start_ranks(flags, num_ranks, argv);
 }

@@ -304,10 +304,11 @@ std::span<const Flag> train_flags() {
 }
 
 bool has_flag(FlagSet set, const Flag& flag) {
-  constexpr string_view kOfTraining[] = {
-      "eval-data",   "eval-every",  "grad-accum", "reduce-dtype",  "reduce-every",  "recompute",  "max-skipped-steps",
-      "offload",     "offload-dir", "offload-io", "offload-check", "offload-chunk", "cuda-graph", "seed",
-      "host-memory", "log-every",   "out",        "profile",       "profile-out"};
+  constexpr string_view kOfTraining[] = {"data-order",    "eval-data",    "eval-every", "grad-accum",
+                                         "reduce-dtype",  "reduce-every", "recompute",  "max-skipped-steps",
+                                         "offload",       "offload-dir",  "offload-io", "offload-check",
+                                         "offload-chunk", "cuda-graph",   "seed",       "host-memory",
+                                         "log-every",     "out",          "profile",    "profile-out"};
   // Two whole groups, and single flags of groups that evaluation has too.
   const bool is_of_training = flag.group == kOptimisation || flag.group == kCheckpoints ||
                               std::ranges::find(kOfTraining, flag.name) != std::end(kOfTraining);

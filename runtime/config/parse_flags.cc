@@ -189,6 +189,20 @@ void check_no_empty_value(const std::vector<std::string>& words) {
       throw UsageError(concat(word.substr(0, word.size() - 1), " has no value after '='; give one, or leave it out"));
 }
 
+bool needs_value(FlagSet set, std::string_view name) {
+  const auto own = std::ranges::find(own_flags(set), name, &PlanFlag::name);
+  if (own != own_flags(set).end()) return !own->has_optional_value();
+  const auto flag = std::ranges::find(train_flags(), name, &Flag::name);
+  return name == "config" || (flag != train_flags().end() && has_flag(set, *flag) && !flag->value.empty());
+}
+
+/// `--metrics --overwrite` would make a file named --overwrite. Most often a variable of a script is empty.
+void check_values_follow(FlagSet set, const std::vector<std::string>& words) {
+  for (size_t i = 0; i + 1 < words.size(); ++i)
+    if (words[i].starts_with("--") && words[i + 1].starts_with("--") && needs_value(set, words[i].substr(2)))
+      refuse_without_value(set, words[i]);
+}
+
 void check_required(FlagSet set, const TrainConfig& config) {
   if (config.model.empty() && set == FlagSet::eval)
     throw UsageError("the model is missing; give a folder with weights: tessera eval FOLDER --data PATH");
@@ -231,6 +245,7 @@ void check_effects(FlagSet set, const TrainConfig& config) {
   // Other commands also plan and measure what --offload might do.
   if (set != FlagSet::train || !config.offload.empty()) return;
   constexpr const char* kWithout = "without --offload; add it";
+  if (!config.offload_dirs.empty()) refuse("--offload-dir", kWithout);
   if (config.offload_chunk != usual.offload_chunk) refuse("--offload-chunk", kWithout);
   if (config.offload_io != usual.offload_io) refuse("--offload-io", kWithout);
   if (config.offload_check != usual.offload_check) refuse("--offload-check", kWithout);
@@ -292,6 +307,7 @@ ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments) {
   const bool has_word = set == FlagSet::eval && name_model(normal);
   join_optional_values(normal);
   check_no_empty_value(normal);
+  check_values_follow(set, normal);
   // No guessing: --st might be --steps today and ambiguous, or another flag, in the next version.
   const int style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
   try {

@@ -86,6 +86,11 @@ void check_plan(const PlanFlags& plan) {
     throw UsageError(
         "--print-program, --json, and --verify, --schedule, --svg or --trace select different outputs; choose one (the "
         "last four may be combined)");
+  if (plan.rank >= 0 && draws)
+    throw UsageError(
+        "--rank selects the rank of the report, --json and --print-program; --verify, --schedule, --svg and --trace "
+        "are "
+        "of all ranks, so leave it out");
   if (!plan.rates.empty() && (plan.print_program || (draws && !simulates)))
     throw UsageError(
         "--rates changes the report, --svg and --trace; --print-program, --verify and --schedule print none of these, "

@@ -22,9 +22,12 @@ StepRange parse_steps(std::string_view text) {
     }
   };
   const int64_t first = step(parts.front()), last = step(parts.size() > 2 ? "" : parts.back());
-  if (last < first) throw UsageError(concat("--profile is '", text, "', which ends before it begins"));
+  if (last < first)
+    throw UsageError(
+        concat("--profile is '", text, "', which ends before it begins; give FROM:TO, such as ", last, ":", first));
   if (last - first >= StepRange::kMaxSteps)
-    throw UsageError(concat("--profile is '", text, "', which is more than ", StepRange::kMaxSteps, " steps"));
+    throw UsageError(concat("--profile is '", text, "', which is more than ", StepRange::kMaxSteps,
+                            " steps; give fewer, such as ", first, ":", first + 9));
   return {first, last};
 }
 

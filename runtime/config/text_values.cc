@@ -75,7 +75,8 @@ int64_t parse_integer(std::string_view flag, std::string_view text, int64_t min,
 int64_t parse_environment_integer(std::string_view variable, std::string_view text) {
   int64_t value = 0;
   if (parse_all(text, value) != std::errc() || value < 0 || value > std::numeric_limits<int32_t>::max())
-    throw UsageError(concat("the environment variable ", variable, " is '", text, "'; set it to a whole number"));
+    throw UsageError(concat("the environment variable ", variable, " is '", text,
+                            "'; set it to a whole number from 0 to ", std::numeric_limits<int32_t>::max()));
   return value;
 }
 

@@ -23,9 +23,9 @@ BatchOrder::BatchOrder(const TokenSource& source, int64_t batch, int64_t seq, in
   assert(batch > 0 && seq > 0 && data_ranks > 0);
   if (source.num_tokens() <= step_tokens_) {
     throw Error(TSR_E_INVALID_ARGUMENT,
-                concat(source.description(), " is too short: one micro-step of ", data_ranks, " data ranks, ", batch,
-                       " sequences each, ", seq, " tokens each, needs ", step_tokens_ + 1,
-                       " tokens; use more data, or a smaller --batch-size or --seq-len"));
+                concat(source.description(), " is too short: one micro-step of ", counted(data_ranks, "data rank"),
+                       ", ", counted(batch, "sequence"), " each, ", counted(seq, "token"), " each, needs ",
+                       step_tokens_ + 1, " tokens; use more data, or a smaller --batch-size or --seq-len"));
   }
 }
 

@@ -45,24 +45,25 @@ bool is_token_file(const std::string& path) {
   return path.ends_with(".bin");
 }
 
-// A folder of text leaves out dangling links. A sequence of shards must not miss one unnoticed: it is listed, and
-// opening it reports the error.
+// A folder of text leaves out dangling links and pipes. A sequence of shards must not miss one unnoticed: it is listed,
+// and opening it reports the error.
 bool is_file(const fs::directory_entry& entry) {
-  std::error_code dangling_link;
-  if (entry.is_regular_file(dangling_link)) return true;
-  return is_token_file(entry.path()) && entry.is_symlink(dangling_link) && !entry.exists(dangling_link);
+  std::error_code unknown;
+  return entry.is_regular_file(unknown) || (is_token_file(entry.path()) && !entry.is_directory(unknown));
 }
 
-// Appends to `files` and `folders` what is in the folder and not hidden.
-void list_one(const fs::path& folder, std::vector<std::string>& files, std::vector<fs::path>& folders) {
+// Appends to `contents` and `folders` what is in the folder and not hidden. A link to a folder is not followed: it may
+// lead back here.
+void list_one(const fs::path& folder, FolderContents& contents, std::vector<fs::path>& folders) {
   std::error_code why, unknown;
   for (fs::directory_iterator entry(folder, why), end; !why && entry != end; entry.increment(why)) {
     if (name_of(entry->path()).starts_with('.')) continue;
-    if (is_file(*entry)) {
-      files.push_back(entry->path().generic_string());
-    } else if (entry->is_directory(unknown) && !entry->is_symlink(unknown)) {
+    if (is_file(*entry))
+      contents.files.push_back(entry->path().generic_string());
+    else if (entry->is_directory(unknown) && !entry->is_symlink(unknown))
       folders.push_back(entry->path());
-    }
+    else
+      contents.left_out.push_back(entry->path().generic_string());
   }
   if (why) cannot_list(folder.string(), why);
 }
@@ -94,15 +95,16 @@ void refuse_validation_shards(const std::string& folder, const std::vector<std::
 
 }  // namespace
 
-std::vector<std::string> files_in(const std::string& folder) {
-  std::vector<std::string> files;
+FolderContents contents_of(const std::string& folder) {
+  FolderContents contents;
   for (std::vector<fs::path> folders{folder}; !folders.empty();) {
     const fs::path next = std::move(folders.back());
     folders.pop_back();
-    list_one(next, files, folders);
+    list_one(next, contents, folders);
   }
-  std::sort(files.begin(), files.end());
-  return files;
+  std::ranges::sort(contents.files);
+  std::ranges::sort(contents.left_out);
+  return contents;
 }
 
 bool is_pattern(const std::string& path) {
@@ -124,6 +126,10 @@ std::vector<std::string> paths_matching(const std::string& pattern) {
 }
 
 std::vector<std::string> files_matching(const std::string& pattern) {
+  if (pattern.find("**") != pattern.npos)
+    throw Error(TSR_E_UNSUPPORTED, concat("the pattern ", pattern,
+                                          " has **, which matches no sub-folders here; give a "
+                                          "folder, whose sub-folders are read too, or a pattern for each"));
   std::vector<std::string> files = paths_matching(pattern);
   if (files.empty())
     throw Error(TSR_E_NOT_FOUND, concat("no file matches ", pattern, "; check the folder and the pattern"));
@@ -157,7 +163,8 @@ void require_data(const std::string& flag, const std::string& path) {
   }
 }
 
-bool are_shards(const std::string& folder, const std::vector<std::string>& files) {
+bool are_shards(const std::string& folder, const FolderContents& contents) {
+  const std::vector<std::string>& files = contents.files;
   const auto shard = std::ranges::find_if(files, is_token_file);
   if (shard == files.end()) return false;
   const auto other = std::ranges::find_if_not(files, is_token_file);
@@ -166,6 +173,11 @@ bool are_shards(const std::string& folder, const std::vector<std::string>& files
                 concat("the folder ", folder, " holds token files such as ", name_of(*shard), " and others such as ",
                        name_of(*other), "; give only the token files: --data '", folder,
                        "/*.bin', or a folder with only text"));
+  if (!contents.left_out.empty())
+    throw Error(TSR_E_INVALID_ARGUMENT, concat("the folder ", folder, " holds token files such as ", name_of(*shard),
+                                               ", and ", contents.left_out.front(),
+                                               ", which is a link to a folder or to nothing, or no file; remove it, "
+                                               "or put the files there themselves"));
   refuse_validation_shards(folder, files);
   return true;
 }

@@ -6,9 +6,14 @@
 
 namespace tessera::host {
 
-/// The regular files in the folder and its sub-folders, sorted by path. Left out: hidden files and folders (names that
-/// start with a dot), and links to folders. Throws UNAVAILABLE naming the folder that cannot be listed.
-std::vector<std::string> files_in(const std::string& folder);
+/// What a folder and its sub-folders hold, but for hidden files and folders (names that start with a dot); each sorted
+/// by path.
+struct FolderContents {
+  std::vector<std::string> files;     ///< regular ones, and whatever else is named .bin, so that opening it is an error
+  std::vector<std::string> left_out;  ///< links to folders and to nothing, and what else is no file
+};
+/// Throws UNAVAILABLE naming the folder that cannot be listed.
+FolderContents contents_of(const std::string& folder);
 
 /// Whether the path holds a shell's wildcard: *, ? or [.
 bool is_pattern(const std::string& path);
@@ -26,8 +31,8 @@ bool would_match(const std::string& pattern, const std::string& path);
 /// matches.
 void require_data(const std::string& flag, const std::string& path);
 
-/// Whether all are token files by name (.bin): shards of one sequence. Throws INVALID_ARGUMENT with what to give
-/// instead for a `folder` that holds such files beside others, or beside shards for validation.
-bool are_shards(const std::string& folder, const std::vector<std::string>& files);
+/// Whether all files are token files by name (.bin): shards of one sequence. Throws INVALID_ARGUMENT with what to give
+/// instead for a `folder` that holds such files beside others or what is left out, or beside shards for validation.
+bool are_shards(const std::string& folder, const FolderContents& contents);
 
 }  // namespace tessera::host

@@ -58,25 +58,6 @@ std::string doubt_of(const std::string& path, bool is_named_bin, std::span<const
                 " to train on its bytes");
 }
 
-/// Containers and compressed files, whose bytes are neither text nor tokens.
-void refuse_other_formats(const std::string& path, std::span<const std::byte> start) {
-  using namespace std::string_view_literals;
-  constexpr std::pair<std::string_view, std::string_view> kFormats[] = {
-      {"\x93NUMPY"sv, "a NumPy file"},        {"PK\x03\x04"sv, "a ZIP archive"},
-      {"\x1f\x8b"sv, "compressed with gzip"}, {"\x28\xb5\x2f\xfd"sv, "compressed with zstd"},
-      {"PAR1"sv, "a Parquet file"},           {"ARROW1"sv, "an Arrow file"}};
-  constexpr std::string_view kUtf16[] = {"\xff\xfe"sv, "\xfe\xff"sv};
-  const std::string_view bytes(reinterpret_cast<const char*>(start.data()), start.size());
-  // As a token the mark is 65279 or 65534, beyond any vocabulary of 16 bits in use.
-  for (const std::string_view mark : kUtf16)
-    if (bytes.starts_with(mark) && !path.ends_with(".bin"))
-      throw Error(TSR_E_UNSUPPORTED, concat(path, " is text in UTF-16; save it as UTF-8"));
-  for (const auto& [begin, what] : kFormats)
-    if (bytes.starts_with(begin))
-      throw Error(TSR_E_UNSUPPORTED, concat(path, " is ", what, "; write plain text, or raw uint16 tokens: in NumPy ",
-                                            "tokens.astype('uint16').tofile('data.bin')"));
-}
-
 /// Integers of 32 or 64 bits have a zero in every second uint16, and no tokens do.
 void refuse_wide_tokens(const std::string& path, std::span<const std::byte> start) {
   constexpr std::size_t kEnough = 16;
@@ -126,6 +107,31 @@ void read_elements(const ReadOnlyFile& file, uint64_t position, std::span<int32_
 }
 
 }  // namespace
+
+/// Containers and compressed files, whose bytes are neither text nor tokens.
+void refuse_other_formats(const std::string& path, std::span<const std::byte> start) {
+  using namespace std::string_view_literals;
+  constexpr std::pair<std::string_view, std::string_view> kFormats[] = {{"\x93NUMPY"sv, "a NumPy file"},
+                                                                        {"PK\x03\x04"sv, "a ZIP archive"},
+                                                                        {"\x1f\x8b"sv, "compressed with gzip"},
+                                                                        {"\x28\xb5\x2f\xfd"sv, "compressed with zstd"},
+                                                                        {"\xfd"
+                                                                         "7zXZ"sv,
+                                                                         "compressed with xz"},
+                                                                        {"BZh91AY&SY"sv, "compressed with bzip2"},
+                                                                        {"PAR1"sv, "a Parquet file"},
+                                                                        {"ARROW1"sv, "an Arrow file"}};
+  constexpr std::string_view kUtf16[] = {"\xff\xfe"sv, "\xfe\xff"sv};
+  const std::string_view bytes(reinterpret_cast<const char*>(start.data()), start.size());
+  // As a token the mark is 65279 or 65534, beyond any vocabulary of 16 bits in use.
+  for (const std::string_view mark : kUtf16)
+    if (bytes.starts_with(mark) && !path.ends_with(".bin"))
+      throw Error(TSR_E_UNSUPPORTED, concat(path, " is text in UTF-16 or UTF-32; save it as UTF-8"));
+  for (const auto& [begin, what] : kFormats)
+    if (bytes.starts_with(begin))
+      throw Error(TSR_E_UNSUPPORTED, concat(path, " is ", what, "; write plain text, or raw uint16 tokens: in NumPy ",
+                                            "tokens.astype('uint16').tofile('data.bin')"));
+}
 
 TokenFile::TokenFile(const std::string& path)
     : file_(path),

@@ -129,8 +129,11 @@ class FileTokens : public TokenSource {
 
 class FolderTokens : public TokenSource {
  public:
-  FolderTokens(const std::string& path, const std::vector<std::string>& files, int64_t vocab)
-      : path_(path), vocab_(vocab), text_(read_text_folder(path, files)) {}
+  FolderTokens(const std::string& path, FolderContents contents, int64_t vocab)
+      : path_(path),
+        vocab_(vocab),
+        text_(read_text_folder(path, contents.files)),
+        left_out_(std::move(contents.left_out)) {}
 
   uint64_t num_tokens() const override { return text_.bytes.size(); }
   bool is_text() const override { return true; }
@@ -145,23 +148,29 @@ class FolderTokens : public TokenSource {
   }
 
   std::string description() const override {
-    return concat(path_, ": ", text_.num_files, " text files of a folder, bytes are the tokens (", num_tokens(),
-                  " tokens; ", text_.num_skipped, " binary files skipped)");
+    const std::string left_out = left_out_.empty()
+                                     ? ""
+                                     : concat("; ", left_out_.front(), left_out_.size() > 1 ? " and others" : "",
+                                              " left out: a link to a folder or to nothing, or no file");
+    return concat(path_, ": ", counted(text_.num_files, "text file"), " of a folder, bytes are the tokens (",
+                  counted(num_tokens(), "token"), "; ", counted(text_.num_skipped, "binary file"), " skipped", left_out,
+                  ")");
   }
 
  private:
   std::string path_;
   int64_t vocab_;
   TextFolder text_;
+  std::vector<std::string> left_out_;
 };
 
 std::unique_ptr<TokenSource> open_any(const std::string& path, int64_t vocab) {
   std::error_code unknown;
   const auto status = std::filesystem::status(path, unknown);
   if (is_directory(status)) {
-    const auto files = files_in(path);
-    if (are_shards(path, files)) return std::make_unique<FileTokens>(path, files, vocab);
-    return std::make_unique<FolderTokens>(path, files, vocab);
+    FolderContents contents = contents_of(path);
+    if (are_shards(path, contents)) return std::make_unique<FileTokens>(path, contents.files, vocab);
+    return std::make_unique<FolderTokens>(path, std::move(contents), vocab);
   }
   if (status.type() == std::filesystem::file_type::not_found && is_pattern(path))
     return std::make_unique<FileTokens>(path, files_matching(path), vocab);

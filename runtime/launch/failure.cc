@@ -199,15 +199,15 @@ std::string cause_text(const RankEnd& end) {
                        : "did not answer: it never started, or was stopped or cut off; see its own log";
 }
 
-std::string failure_block(std::span<const RankEnd> ends) {
+std::string failure_block(std::span<const RankEnd> ends, bool has_steps) {
   const RankEnd& cause = ends[static_cast<size_t>(first_cause(ends))];
   const int64_t step = last_step(ends);
   const bool is_known =
-      step > 0 || std::ranges::any_of(ends, [](const RankEnd& end) { return end.failure.has_value(); });
+      !has_steps || step > 0 || std::ranges::any_of(ends, [](const RankEnd& end) { return end.failure.has_value(); });
   std::string text = concat("the job failed",
-                            step > 0   ? concat(" after step ", step)
-                            : is_known ? " before step 1 was done"
-                                       : "",
+                            step > 0                ? concat(" after step ", step)
+                            : is_known && has_steps ? " before step 1 was done"
+                                                    : "",
                             "\n  cause:        ", rank_name(cause.who), ": ", cause_text(cause));
   std::vector<int> same, more, told, ended;
   size_t num_lines = 0;

@@ -68,7 +68,7 @@ std::string cause_text(const RankEnd& end);
 
 /// The report for the user, as lines: the cause, the ranks that only reported it, those that were ended. `ends` must
 /// have a cause.
-std::string failure_block(std::span<const RankEnd> ends);
+std::string failure_block(std::span<const RankEnd> ends, bool has_steps = true);
 
 /// Writes the failure to the file that TORCHELASTIC_ERROR_FILE names, in the format of torch.distributed.elastic, so
 /// that torchrun shows its sentence. torchrun takes the earliest failure for the root cause, and dates one without a

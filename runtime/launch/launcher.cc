@@ -148,12 +148,12 @@ int watch(const LaunchRequest& request, LaunchedRanks& ranks, MemoryStore& store
   return requests.ended_by();
 }
 
-LaunchResult conclude(LaunchedRanks& ranks, MemoryStore& store) {
+LaunchResult conclude(LaunchedRanks& ranks, MemoryStore& store, bool has_steps) {
   std::vector<RankEnd>& ends = ranks.ends();
   read_failures(store, ends);
   const int cause = first_cause(ends);
   if (cause < 0) return {};
-  return {exit_code_of(ends[static_cast<size_t>(cause)]), failure_block(ends)};
+  return {exit_code_of(ends[static_cast<size_t>(cause)]), failure_block(ends, has_steps)};
 }
 
 // The store itself has three, and needs one for a rank that is joining; one is the memory of the ranks' endings.
@@ -199,7 +199,7 @@ LaunchResult launch_ranks(const LaunchRequest& request, const Log& log) {
     ranks.start(request.executable, request.arguments, {server.port(), secret}, signals.before());
   if (request.asks_to_save) ranks.signal_one(SIGUSR1);
   const int ended_by = watch(request, ranks, server.store(), signals, log);
-  return ended_by ? LaunchResult{128 + ended_by, ""} : conclude(ranks, server.store());
+  return ended_by ? LaunchResult{128 + ended_by, ""} : conclude(ranks, server.store(), request.has_steps);
 }
 
 }  // namespace tessera::host

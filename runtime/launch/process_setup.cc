@@ -53,6 +53,10 @@ void hold_save_requests() {
   ::pthread_sigmask(SIG_BLOCK, &held, nullptr);
 }
 
+void ignore_save_requests() {
+  ::signal(SIGUSR1, SIG_IGN);
+}
+
 void announce_ending_signals() {
   for (const int signal : kEndingSignals)
     if (!is_ignored(signal)) act(signal, announce);

@@ -17,9 +17,11 @@ bool is_ignored(int signal);
 /// SIGCHLD, and those of kEndingSignals that are not ignored: what a process that waits for others blocks and takes.
 sigset_t signals_of_parent();
 
-/// Blocks SIGUSR1 in this thread and those that it starts: one that comes while a run starts would end it. It is pending
-/// until RunSignals or launch_ranks() takes it. Programs that are started have it blocked, too.
+/// Blocks SIGUSR1 in this thread and those that it starts: one that comes while a run starts would end it. It is
+/// pending until RunSignals or launch_ranks() takes it. Programs that are started have it blocked, too.
 void hold_save_requests();
+/// Ignores SIGUSR1 in this process and those that it starts: commands without steps save nothing.
+void ignore_save_requests();
 
 /// For a process that our launcher does not watch: it prints which of kEndingSignals ends it, and then ends. Signals
 /// that are ignored stay ignored.

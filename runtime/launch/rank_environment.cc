@@ -181,6 +181,10 @@ void choose_store_address(const Reader& reader, const std::string& job, RankEnvi
   } else if (result.is_local()) {
     // Ports 20000 to 29999, below those that Linux gives to outgoing connections (32768 on).
     result.store_port = checked_port("the job", 20000 + std::stoi(sha256_hex(job).substr(0, 6), nullptr, 16) % 10000);
+  } else if (master || master_port) {
+    throw UsageError(concat("the environment has ",
+                            master ? "MASTER_ADDR but not MASTER_PORT" : "MASTER_PORT but not MASTER_ADDR",
+                            "; set both on all ranks"));
   } else {
     throw UsageError(
         concat(result.source, " does not give the address of rank 0; set TESSERA_STORE_ADDR=host:port on all ranks"));

@@ -298,11 +298,24 @@ TEST_F(CheckpointFiles, WhatWasFrozenHasNoMoments) {
 TEST_F(CheckpointFiles, SettingsThatChangeTheRunAreListed) {
   const CommandResult run = resume(folder(), {"--grad-accum=2", "--seed=1"});
   EXPECT_EQ(run.exit_code, 0) << run.err;
-  EXPECT_NE(
-      run.err.find("the run continues with other settings: --grad-accum 2 (was 1), --seed 1 (was 1337), --steps 7 "
-                   "(was 6)"),
-      std::string::npos)
+  EXPECT_NE(run.err.find("the run continues with other settings: sequences per step 4 (was 2), --grad-accum 2 (was 1), "
+                         "--seed 1 (was 1337), --steps 7 (was 6)"),
+            std::string::npos)
       << run.err;
+}
+
+/// The batch is of a rank.
+TEST_F(CheckpointFiles, AmongThemAreTheSequencesOfAStepOnOtherRanks) {
+  const auto settings = [&](const Words& flags) {
+    Words more = {"--steps=7", "--resume=" + folder()};
+    more.insert(more.end(), flags.begin(), flags.end());
+    const CommandResult run = run_command(train(more));
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    const size_t begin = run.err.find("other settings: ");
+    return run.err.substr(begin, run.err.find('\n', begin) - begin);
+  };
+  EXPECT_EQ(settings({}), "other settings: sequences per step 1 (was 2), --steps 7 (was 6)");
+  EXPECT_EQ(settings({"--grad-accum=2"}), "other settings: --steps 7 (was 6)");
 }
 
 TEST_F(CheckpointFiles, OtherDataOfTheSameSizeIsAmongThem) {

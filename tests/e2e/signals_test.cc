@@ -39,11 +39,20 @@ int64_t stopped_after(const std::string& err) {
 }
 
 /// Whether the process's first thread blocks the signal.
-bool blocks(pid_t pid, int signal) {
+/// Whether the signal is in that mask of the process: "SigBlk:", "SigIgn:".
+bool has_in(const char* mask, pid_t pid, int signal) {
   std::ifstream status("/proc/" + std::to_string(pid) + "/status");
   for (std::string word; status >> word;)
-    if (word == "SigBlk:") return status >> word && std::stoull(word, nullptr, 16) >> (signal - 1) & 1;
+    if (word == mask) return status >> word && std::stoull(word, nullptr, 16) >> (signal - 1) & 1;
   return false;
+}
+
+bool blocks(pid_t pid, int signal) {
+  return has_in("SigBlk:", pid, signal);
+}
+
+bool ignores(pid_t pid, int signal) {
+  return has_in("SigIgn:", pid, signal);
 }
 
 int64_t saves_in(const std::string& metrics) {
@@ -129,6 +138,15 @@ TEST(ABenchmark, EndsAtTheFirstSignal) {
   const CommandResult result = run.wait();
   EXPECT_EQ(result.exit_code, 128 + SIGINT) << result.err;
   EXPECT_EQ(result.err.find("after a step"), std::string::npos) << result.err;
+}
+
+TEST(ABenchmark, OfOneProcessIgnoresARequestToSave) {
+  const TempFolder folder;
+  Command run(tessera({"bench", "disk", folder.path(), "--checkpoint-size=64MiB"}));
+  ASSERT_TRUE(eventually([&] { return ignores(run.pid(), SIGUSR1); })) << run.err();
+  kill(run.pid(), SIGUSR1);
+  kill(run.pid(), SIGTERM);
+  EXPECT_EQ(run.wait().exit_code, 128 + SIGTERM);
 }
 
 // The shell's child inherits that SIGCHLD is ignored, and then the system keeps no exit status of its children.

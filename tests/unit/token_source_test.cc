@@ -227,7 +227,7 @@ TEST(TextFolder, IsItsTextFilesInOrderOfTheirPaths) {
   const auto source = open_tokens(folder.path(), 256);
   EXPECT_EQ(text_of(*source), "<a><a/b/c><a/z><b>" + std::string(9000, 'x') + '\0' + "y");
   expect_part(source->description(), "6 text files");
-  expect_part(source->description(), "1 binary files skipped");
+  expect_part(source->description(), "1 binary file skipped; " + folder.path("dangling") + " and others left out");
 }
 
 TEST(TextFolder, DoesNotChangeWithItsFiles) {

@@ -15,6 +15,7 @@
 #include "cli/outputs.h"
 #include "config/usage_error.h"
 #include "guard/supervisor.h"
+#include "launch/process_setup.h"
 #include "plan/job_plan.h"
 #include "plugins/host_services.h"
 #include "rates/measure.h"
@@ -86,6 +87,7 @@ int bench_rates(std::span<const std::string> arguments, const std::vector<std::s
 }  // namespace
 
 int bench_command(std::span<const std::string> arguments, const std::vector<std::string>& argv) {
+  ignore_save_requests();
   const std::string part = arguments.empty() ? "" : arguments[0];
   const auto rest = arguments.empty() ? arguments : arguments.subspan(1);
   if (part == "rates") return bench_rates(rest, argv);

@@ -16,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/concat.h"
+
 namespace tessera::host {
 namespace {
 
@@ -229,6 +231,8 @@ std::string nearest_choice(std::string_view given, std::span<const std::string> 
 std::string suggest_flag(std::string_view given, std::span<const std::string> known) {
   for (const auto& [theirs, ours] : kForeignFlags)
     if (theirs == given) return "; use " + std::string(ours);
+  if (given.starts_with("no-") && std::ranges::count(known, given.substr(3)) > 0)
+    return concat("; use --", given.substr(3), "=false, or leave --", given.substr(3), " out");
   const std::string near = nearest(given, known);
   return near.empty() ? "; see --help" : "; did you mean --" + near + "?";
 }

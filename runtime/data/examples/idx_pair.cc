@@ -63,7 +63,7 @@ std::string labels_of(const std::string& images) {
 
 std::vector<IdxPair> pairs_in(const std::string& folder) {
   std::vector<IdxPair> pairs;
-  for (const std::string& path : files_in(folder)) {
+  for (const std::string& path : contents_of(folder).files) {
     // Of images that are there in both forms the plain one is read, which comes first.
     const bool is_known = !pairs.empty() && without_gz(pairs.back().images) == without_gz(path);
     if (is_known || !has(name_of(path), "images") || !has(name_of(path), "idx")) continue;

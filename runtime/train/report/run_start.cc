@@ -141,11 +141,16 @@ std::string checkpoints_text(const Job& job, const RankRuntime& runtime) {
 }
 
 void warn_of_offload(const Log& log, const Job& job, const RankPrograms& programs) {
-  const auto uses_host = [](const PlaceUse& place) {
-    return place.memory == TSR_MEMORY_HOST && offloaded_bytes(place.report) > 0;
+  if (job.plugins.offload.empty()) return;
+  const auto uses = [places = places_of(programs)](uint32_t memory) {
+    return std::ranges::any_of(places, [memory](const PlaceUse& place) {
+      return place.memory == memory && offloaded_bytes(place.report) > 0;
+    });
   };
-  if (job.plugins.offload.empty() || !job.computes_on_host() || !std::ranges::any_of(places_of(programs), uses_host))
-    return;
+  if (!job.config.offload_dirs.empty() && !uses(TSR_MEMORY_FILE))
+    log.warning("--offload-dir has no effect: no policy moves anything to files; add --", job.plugins.offload[0].name,
+                ".to=file, or leave it out");
+  if (!job.computes_on_host() || !uses(TSR_MEMORY_HOST)) return;
   log.warning("offload to host memory frees no memory on this machine, since the memory of --device ",
               job.plugins.device.name, " is host memory; it lowers only what --device-memory counts");
 }

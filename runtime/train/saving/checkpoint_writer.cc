@@ -71,6 +71,8 @@ RunDescription describe_run(const Job& job, const Dataset& data) {
   run.items = job.items();
   for (const ConfigField& field : result_fields(job.config))
     run.settings.emplace_back(field.name, field.value);
+  run.settings.emplace_back(concat(job.items() == "tokens" ? "sequences" : "examples", kPerStep),
+                            std::to_string(job.config.batch_size * job.config.grad_accum * job.mesh.num_data_ranks()));
   run.data = data.size();
   run.data_fingerprint = data.fingerprint();
   for (const MeshAxis& axis : job.axes) {

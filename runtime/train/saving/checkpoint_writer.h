@@ -5,6 +5,7 @@
 #include <future>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/log.h"
@@ -18,6 +19,9 @@
 #include "train/rank_info.h"
 
 namespace tessera::host {
+
+/// The end of "sequences-per-step" or "examples-per-step", a setting that index.json has beside the flags.
+inline constexpr std::string_view kPerStep = "-per-step";
 
 /// What index.json says of the job.
 RunDescription describe_run(const Job& job, const Dataset& data);

@@ -186,8 +186,17 @@ std::string try_to_fill(const Job& job, const RunData& data, const RankInfo& inf
 
 /// "--lr 0.001 (was 0.003), ..."
 std::string changes_text(const RunDescription& was, const RunDescription& is) {
+  const auto per_step = [&is](const RunDescription& run) {
+    return setting(run.settings, concat(is.items == "tokens" ? "sequences" : "examples", kPerStep));
+  };
+  // Another batch on another number of ranks may be the same step.
+  const bool is_same_step = per_step(was) == per_step(is);
   std::string text;
+  if (!is_same_step && !per_step(was).empty())
+    text = concat(is.items == "tokens" ? "sequences" : "examples", " per step ", per_step(is), " (was ", per_step(was),
+                  ")");
   for (const auto& [name, value] : is.settings) {
+    if (name.ends_with(kPerStep) || (is_same_step && (name == "batch-size" || name == "grad-accum"))) continue;
     const auto of = [&name = name, &is](const std::string& given) {
       const bool is_default = name == "data-order" && given.empty();
       return is_default ? std::string(is.items == "tokens" ? "sequential" : "shuffled") : given;
