@@ -69,7 +69,7 @@ void check_is_text(const std::string& path, std::string_view text) {
   if (begins_like_token_file(start)) throw UsageError(concat(path, " is a file of tokens already; give a text"));
   as_usage([&] { refuse_other_formats(path, std::as_bytes(std::span(start))); });
   if (const size_t zero = start.find('\0'); zero != start.npos)
-    throw UsageError(concat(path, " is no text: byte ", zero, " is zero, as in UTF-16; save it as UTF-8"));
+    throw UsageError(concat(path, " is not text: byte ", zero, " is zero, as in UTF-16; save it as UTF-8"));
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace tessera::host {
 /// by path.
 struct FolderContents {
   std::vector<std::string> files;     ///< regular ones, and whatever else is named .bin, so that opening it is an error
-  std::vector<std::string> left_out;  ///< links to folders and to nothing, and what else is no file
+  std::vector<std::string> left_out;  ///< links to folders and to nothing, and what else is not a file
 };
 /// Throws UNAVAILABLE naming the folder that cannot be listed.
 FolderContents contents_of(const std::string& folder);

@@ -38,8 +38,7 @@ int64_t stopped_after(const std::string& err) {
   return is_said ? std::stoll(match[1]) : 0;
 }
 
-/// Whether the process's first thread blocks the signal.
-/// Whether the signal is in that mask of the process: "SigBlk:", "SigIgn:".
+/// Whether the process's first thread has the signal in that mask: "SigBlk:", "SigIgn:".
 bool has_in(const char* mask, pid_t pid, int signal) {
   std::ifstream status("/proc/" + std::to_string(pid) + "/status");
   for (std::string word; status >> word;)
