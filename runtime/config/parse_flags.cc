@@ -334,8 +334,14 @@ ParsedFlags parse_flags(FlagSet set, std::span<const std::string> arguments) {
   check_required(set, parsed.config);
   if (set == FlagSet::bench && parsed.plan.rates.empty())
     throw UsageError("--rates is missing; give a file for what is measured");
-  check_together(set, parsed.config);
-  check_checkpoint_flags(parsed.config);
+  try {
+    check_together(set, parsed.config);
+    check_checkpoint_flags(parsed.config);
+  } catch (const UsageError& e) {
+    if (parsed.config_file.empty()) throw;
+    throw UsageError(concat(e.what(), " (what the command line does not give is of ", parsed.config_file, ")"),
+                     e.code());
+  }
   name_resumed_folder(parsed.config);
   check_plan(parsed.plan);
   return parsed;

@@ -66,6 +66,7 @@ std::vector<fs::path> plugin_folders(const std::vector<std::string>& plugin_dirs
     if (std::find(folders.begin(), folders.end(), real) == folders.end()) folders.push_back(real);
   };
   for (const std::string& folder : plugin_dirs) {
+    if (folder.empty()) throw UsageError("--plugin-dir is empty; give a folder");
     if (std::error_code error; !fs::is_directory(folder, error))
       throw UsageError(concat("--plugin-dir ", folder, " is not a folder; give one that exists"));
     add(folder);
