@@ -126,7 +126,7 @@ void refuse_other_formats(const std::string& path, std::span<const std::byte> st
   // As a token the mark is 65279 or 65534, beyond any vocabulary of 16 bits in use.
   for (const std::string_view mark : kUtf16)
     if (bytes.starts_with(mark) && !path.ends_with(".bin"))
-      throw Error(TSR_E_UNSUPPORTED, concat(path, " is text in UTF-16 or UTF-32; save it as UTF-8"));
+      throw Error(TSR_E_UNSUPPORTED, concat(path, " is text in UTF-16; save it as UTF-8"));
   for (const auto& [begin, what] : kFormats)
     if (bytes.starts_with(begin))
       throw Error(TSR_E_UNSUPPORTED, concat(path, " is ", what, "; write plain text, or raw uint16 tokens: in NumPy ",

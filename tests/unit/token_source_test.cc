@@ -58,6 +58,19 @@ TEST(TokenSource, TextInUtf16IsRefused) {
   EXPECT_EQ(all_tokens(*open_tokens(folder.write("tokens.bin", "\xfe\xff\1\0"s), 65536))[0], 65534);
 }
 
+TEST(TokenSource, CompressedTextIsRefusedByItsFormat) {
+  const TempFolder folder;
+  const std::pair<const char*, std::string> kFormats[] = {{"gzip", "\x1f\x8b\b"},
+                                                          {"zstd", "\x28\xb5\x2f\xfd"},
+                                                          {"xz",
+                                                           "\xfd"
+                                                           "7zXZ"},
+                                                          {"bzip2", "BZh91AY&SY"}};
+  for (const auto& [name, begin] : kFormats)
+    expect_error([&] { open_tokens(folder.write("text", begin + std::string(40, 'x')), 256); },
+                 {std::string("text is compressed with ") + name});
+}
+
 TEST(TokenSource, LlmcFile) {
   const TempFolder folder;
   const std::vector<uint16_t> tokens = {0, 1, 50256, 7};
