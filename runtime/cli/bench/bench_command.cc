@@ -87,11 +87,11 @@ int bench_rates(std::span<const std::string> arguments, const std::vector<std::s
 }  // namespace
 
 int bench_command(std::span<const std::string> arguments, const std::vector<std::string>& argv) {
-  ignore_save_requests();
   const std::string part = arguments.empty() ? "" : arguments[0];
   const auto rest = arguments.empty() ? arguments : arguments.subspan(1);
   if (part == "rates") return bench_rates(rest, argv);
   if (part == "comm") return bench_comm_command(rest, argv);
+  if (part == "device" || part == "disk") ignore_save_requests();
   if (part == "device") return bench_device_command(rest);
   if (part == "disk") return bench_disk_command(rest);
   if (part == "--help" || part == "-h") {

@@ -54,6 +54,7 @@ int run_bench_ranks(const BenchRanks& ranks, const RankEnvironment& environment,
   if (environment.world_size > 1) return run_launched_rank(ranks, environment, log, body);
   if (ranks.num_ranks > 1 && !ranks.are_threads) return start_processes(ranks, log);
   announce_ending_signals();
+  ignore_save_requests();
   if (ranks.num_ranks > 1)
     run_thread_ranks(ranks.num_ranks, body);
   else
