@@ -107,10 +107,8 @@ const LoadedPlugin* plugin_of(const PluginFlag& flag, std::span<const PluginUse>
   const std::string near = nearest(flag.name, known);
   const LoadedPlugin* plugin = plugin_of(flag, uses);
   throw UsageError(concat(source_of(flag), "no plugin of this run has the option --", flag.name, " (loaded: ", loaded,
-                          ")",
-                          !near.empty() ? concat("; did you mean --", near, "?")
-                          : plugin      ? see_options(*plugin)
-                                        : "; see tessera plugins list"));
+                          ")", plugin ? see_options(*plugin) : "; see tessera plugins list",
+                          near.empty() ? "" : concat("; did you mean --", near, "?")));
 }
 
 }  // namespace
