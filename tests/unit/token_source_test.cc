@@ -66,9 +66,9 @@ TEST(TokenSource, CompressedTextIsRefusedByItsFormat) {
                                                            "\xfd"
                                                            "7zXZ"},
                                                           {"bzip2", "BZh91AY&SY"}};
-  for (const auto& [name, begin] : kFormats)
-    expect_error([&] { open_tokens(folder.write("text", begin + std::string(40, 'x')), 256); },
-                 {std::string("text is compressed with ") + name});
+  for (const auto& format : kFormats)
+    expect_error([&] { open_tokens(folder.write("text", format.second + std::string(40, 'x')), 256); },
+                 {std::string("text is compressed with ") + format.first});
 }
 
 TEST(TokenSource, LlmcFile) {
