@@ -108,16 +108,13 @@ void read_elements(const ReadOnlyFile& file, uint64_t position, std::span<int32_
 
 }  // namespace
 
-/// Containers and compressed files, whose bytes are neither text nor tokens.
 void refuse_other_formats(const std::string& path, std::span<const std::byte> start) {
   using namespace std::string_view_literals;
   constexpr std::pair<std::string_view, std::string_view> kFormats[] = {{"\x93NUMPY"sv, "a NumPy file"},
                                                                         {"PK\x03\x04"sv, "a ZIP archive"},
                                                                         {"\x1f\x8b"sv, "compressed with gzip"},
                                                                         {"\x28\xb5\x2f\xfd"sv, "compressed with zstd"},
-                                                                        {"\xfd"
-                                                                         "7zXZ"sv,
-                                                                         "compressed with xz"},
+                                                                        {"\xfd\x37zXZ"sv, "compressed with xz"},
                                                                         {"BZh91AY&SY"sv, "compressed with bzip2"},
                                                                         {"PAR1"sv, "a Parquet file"},
                                                                         {"ARROW1"sv, "an Arrow file"}};

@@ -37,8 +37,7 @@ std::optional<ReduceEveryCost> reduce_every_cost(const JobPlan& planned, int ran
   flags.config.reduce_every = every_step ? ReduceEvery::micro_batch : ReduceEvery::step;
   const auto gradients = [rank](const JobPrograms& programs) {
     const RankPrograms& own = programs.of(rank);
-    // memory[0] is that of init.
-    return memory_report(own.steps[0], own.memory[1]).most[MemoryClass::gradients];
+    return memory_report(own.first(), own.first_memory()).most[MemoryClass::gradients];
   };
   const auto sent = [rank](const JobPrograms& programs) { return sent_in(programs.of(rank).steps[0]); };
   try {
