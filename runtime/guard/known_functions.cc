@@ -113,6 +113,8 @@ const char* find_code(const void* instruction) noexcept {
 
 const void* address_for(const std::string& plugin, const std::string& place) {
   const std::lock_guard lock(writing);
+  for (const KnownFunction* known = first_function; known; known = known->next)
+    if (known->function == known && plugin == known->plugin && place == known->place) return known;
   auto* made = new KnownFunction{nullptr, kept_plugin(plugin), kept(place), CallLimit::start, first_function};
   made->function = made;
   first_function = made;

@@ -80,6 +80,15 @@ TEST_F(Guard, KnowsWhichFunctionAThreadIsIn) {
   EXPECT_EQ(call_text(&calls), "a plugin");
 }
 
+// A process may run many jobs, each of which loads its plugins.
+TEST_F(Guard, HasOneAddressForAPlaceOfAPlugin) {
+  const void* constructors = address_for("sample (/s.so)", "its constructors");
+  EXPECT_EQ(call_text(constructors), "the plugin sample (/s.so) in its constructors");
+  EXPECT_EQ(address_for("sample (/s.so)", "its constructors"), constructors);
+  EXPECT_NE(address_for("sample (/s.so)", "its tables"), constructors);
+  EXPECT_NE(address_for("other (/o.so)", "its constructors"), constructors);
+}
+
 TEST_F(Guard, NamesTheFunctionOfAnErrorWithoutText) {
   expect_error([] { call(fail_silently); },
                {"status -2 without a message from the plugin sample (/s.so) in its function fail"});
