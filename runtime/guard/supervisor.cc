@@ -128,7 +128,8 @@ int starter_of_program() {
 }
 
 std::optional<int> supervise(int64_t stopped_ms) {
-  const SharedEndings* shared = nullptr;  // as long as the process
+  // As long as the process; static, for else nothing holds it in the process of the run, and that is a leak.
+  static const SharedEndings* shared = nullptr;
   try {
     shared = new SharedEndings(1);
   } catch (const Error&) {  // no memory that can be shared: the run goes on by itself
