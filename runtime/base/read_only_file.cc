@@ -113,7 +113,7 @@ bool name_is_there(const std::string& path) {
               concat("cannot tell whether ", path, " exists: ", std::strerror(reason), advice(reason, false)));
 }
 
-std::string read_text_file(const std::string& path, uint64_t max_bytes) {
+std::string read_text_file(const std::string& path, uint64_t max_bytes, std::string_view flag) try {
   const ReadOnlyFile file(path);
   if (file.num_bytes() > max_bytes) {
     throw Error(TSR_E_INVALID_ARGUMENT,
@@ -122,6 +122,9 @@ std::string read_text_file(const std::string& path, uint64_t max_bytes) {
   std::string text(file.num_bytes(), '\0');
   file.read(0, std::as_writable_bytes(std::span(text)));
   return text;
+} catch (const Error& error) {
+  if (flag.empty()) throw;
+  throw Error(error.code(), concat(flag, ": ", error.what()));
 }
 
 }  // namespace tessera::host

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace tessera::host {
 
@@ -44,7 +45,8 @@ class ReadOnlyFile {
 /// for absent. Throws UNAVAILABLE when the system cannot tell.
 bool name_is_there(const std::string& path);
 
-/// The whole file as text. Throws what ReadOnlyFile throws, and INVALID_ARGUMENT for more than `max_bytes`.
-std::string read_text_file(const std::string& path, uint64_t max_bytes);
+/// The whole file as text. Throws what ReadOnlyFile throws, and INVALID_ARGUMENT for more than `max_bytes`; the
+/// sentence begins with the flag that gave the path, if there is one ("--rates").
+std::string read_text_file(const std::string& path, uint64_t max_bytes, std::string_view flag = "");
 
 }  // namespace tessera::host

@@ -88,7 +88,7 @@ bool draw(const JobPlan& planned, const PlanFlags& flags) {
     const StepCost cost = cost_of(planned, flags);
     std::optional<Trace> measured;
     if (!flags.trace.empty()) {
-      measured = as_usage([&] { return read_trace(flags.trace); });
+      measured = as_usage([&] { return read_trace(flags.trace, "--trace"); });
       compare(planned, cost, *measured, flags.trace);
     }
     if (!flags.svg.empty()) draw_svg(planned, flags.svg, cost, measured ? &*measured : nullptr);

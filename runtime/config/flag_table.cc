@@ -162,9 +162,12 @@ Flag recompute_flag() {
 Flag offload_flag() {
   const auto read = [](TrainConfig& config, string_view given) { config.offload = parse_offload(given); };
   const auto print = [](const TrainConfig& config) { return print_list(config.offload); };
-  return {kRanks,       "offload",
-          "POLICY,...", "policies that choose what is moved out of device memory, and when (default: none)",
-          read,         print};
+  return {kRanks,
+          "offload",
+          "none|POLICY,...",
+          "policies that choose what is moved out of device memory, and when (default: none)",
+          read,
+          print};
 }
 
 void add_rank_flags(std::vector<Flag>& flags) {

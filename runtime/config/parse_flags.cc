@@ -172,14 +172,14 @@ class PluginFlagReader {
 };
 
 /// Boost's own error for a flag without a value does not say what to do.
-[[noreturn]] void refuse_without_value(FlagSet set, const std::string& flag) {
+[[noreturn]] void refuse_without_value(FlagSet set, const std::string& flag, const std::string& otherwise = "") {
   const std::string name = flag.substr(flag.find_first_not_of('-'));
   std::string_view value = "FILE";  // of --config
   if (const auto found = std::ranges::find(train_flags(), name, &Flag::name); found != train_flags().end())
     value = found->value;
   if (const auto own = std::ranges::find(own_flags(set), name, &PlanFlag::name); own != own_flags(set).end())
     value = own->value;
-  throw UsageError(concat("--", name, " has no value; give ", value, " after it"));
+  throw UsageError(concat("--", name, " has no value; give ", value, " after it", otherwise));
 }
 
 /// Neither does the one for `--name=`.
@@ -200,7 +200,7 @@ bool needs_value(FlagSet set, std::string_view name) {
 void check_values_follow(FlagSet set, const std::vector<std::string>& words) {
   for (size_t i = 0; i + 1 < words.size(); ++i)
     if (words[i].starts_with("--") && words[i + 1].starts_with("--") && needs_value(set, words[i].substr(2)))
-      refuse_without_value(set, words[i]);
+      refuse_without_value(set, words[i], concat(", or ", words[i], "=", words[i + 1], " if that is the value"));
 }
 
 void check_required(FlagSet set, const TrainConfig& config) {

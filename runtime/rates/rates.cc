@@ -199,7 +199,8 @@ std::string rates_json(const Rates& rates) {
 }
 
 Rates read_rates(const std::string& path) {
-  const nlohmann::json json = parse_strict_json(read_text_file(path, kMaxFileBytes), "--rates " + path, kMaxDepth);
+  const nlohmann::json json =
+      parse_strict_json(read_text_file(path, kMaxFileBytes, "--rates"), "--rates " + path, kMaxDepth);
   const Reader file(json, path, "");
   if (const int64_t version = file.count("tessera_rates"); version != kVersion)
     file.refuse("tessera_rates", "is ", version, "; this tessera reads version ", kVersion);

@@ -157,8 +157,8 @@ Trace parse_trace(std::string_view bytes, const std::string& where) {
   return Reader(where).read(parse_strict_json(bytes, where, kMaxDepth));
 }
 
-Trace read_trace(const std::string& path) {
-  return parse_trace(read_text_file(path, kMaxBytes), path);
+Trace read_trace(const std::string& path, std::string_view flag) {
+  return parse_trace(read_text_file(path, kMaxBytes, flag), path);
 }
 
 }  // namespace tessera::host

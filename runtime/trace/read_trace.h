@@ -11,7 +11,8 @@ namespace tessera::host {
 /// `bytes`: of a file, compressed or not; `where` names it in messages. Events of other programs are skipped. Throws
 /// INVALID_ARGUMENT for anything but a complete trace that tessera wrote, with the fault and, for an event, its number.
 Trace parse_trace(std::string_view bytes, const std::string& where);
-/// Throws NOT_FOUND, UNAVAILABLE and INVALID_ARGUMENT, naming the file and what is wrong with it.
-Trace read_trace(const std::string& path);
+/// Throws NOT_FOUND, UNAVAILABLE and INVALID_ARGUMENT, naming the file, what is wrong with it, and the flag where it
+/// cannot be read ("--trace"; empty: the path is no flag's).
+Trace read_trace(const std::string& path, std::string_view flag = "");
 
 }  // namespace tessera::host

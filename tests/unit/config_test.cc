@@ -296,6 +296,8 @@ TEST(Offload, NamesEachPolicyOnceInItsOrder) {
   EXPECT_EQ(parsed.plugin_flags.at(0).name, "b.from-step");
   const auto fields = shared_fields(parsed.config);
   EXPECT_EQ(std::ranges::find(fields, "offload", &ConfigField::name)->value, "b,a,./x/c-offload.so");
+  EXPECT_EQ(parse({"--offload", "none"}).config.offload, Words{});
+  refuse({"--offload=a,none"}, {"--offload 'a,none' has none beside policies; give none alone, or the policies"});
   refuse({"--offload=a,b,a"}, {"--offload names the policy a twice; name each once"});
   refuse({"--offload=a,,b"}, {"--offload 'a,,b' has an empty name", "tessera plugins list"});
   refuse({"--offload", ""}, {"--offload '' has an empty name"});

@@ -180,6 +180,22 @@ TEST(SettingsFile, AFlagVoidsWhatGoesWithIt) {
   EXPECT_TRUE(has_note(parse(file("{" + kJob + R"(, "dp.ddp.bucket-mb": 5})"), {"--ddp.bucket-mb=7"}), "is 7"));
 }
 
+TEST(SettingsFile, OffloadIsSwitchedOff) {
+  const std::string path = file(
+      "{" + kJob +
+      R"(, "offload": "stream", "offload-dir": "/a", "offload-chunk": "1MiB", "stream.to": "file", "fsdp.on": true})");
+  EXPECT_EQ(parse(path).config.offload, Words{"stream"});
+  const ParsedFlags off = parse(path, {"--offload", "none"});
+  EXPECT_TRUE(off.config.offload.empty());
+  EXPECT_TRUE(off.config.offload_dirs.empty());
+  EXPECT_EQ(off.config.offload_chunk, TrainConfig().offload_chunk);
+  ASSERT_EQ(off.plugin_flags.size(), 1u);
+  EXPECT_EQ(off.plugin_flags[0].name, "fsdp.on");
+  EXPECT_TRUE(has_note(off, "--offload is none, from the command line; --config " + path + " has stream"));
+  EXPECT_TRUE(has_note(off, "\"offload-dir\", /a, is ignored, since the command line has --offload none"));
+  EXPECT_TRUE(has_note(off, "\"stream.to\" is ignored, since --offload"));
+}
+
 TEST(SettingsFile, OtherCommandsTakeWhatTheyHave) {
   const std::string path =
       file("{" + kJob + R"(, "eval-data": "e.txt", "lr": 0.25, "batch-size": 3, "save": "s", "save-every": 1})");

@@ -4,6 +4,7 @@
 //     --resume, --init-from       exclude one another
 //     --save, --out               of another run, which does not go on with the one that the file is of: --resume, and
 //                                 --profile-out and --metrics in the file's --out
+//     --offload none              --offload-dir and the others that only policies use
 //     --strategy, --comm, ...     the options of a plugin that they no longer name
 //     --ddp.bucket-mb             "dp.ddp.bucket-mb", which would win over it
 //
@@ -84,7 +85,8 @@ class Taking {
     const std::string here = shown(flag, flags_.config), there = shown(flag, of_file);
     if (given_.contains(std::string(flag.name))) {
       if (here != there)
-        note("--", flag.name, " is ", here, ", from the command line; --config ", path_, " has ", there);
+        note("--", flag.name, " is ", here.empty() ? "none" : here, ", from the command line; --config ", path_,
+             " has ", there);
     } else if (const std::string_view other = voided_by(flag.name); !other.empty()) {
       if (there != shown(flag, TrainConfig()))
         note("--config ", path_, ": \"", setting.key, "\", ", there, ", is ignored, since the command line has --",
@@ -111,6 +113,8 @@ class Taking {
       if (what == name && given_.contains(std::string(by))) return by;
     for (const std::string_view by : {"save", "out"})
       if (name == "resume" && is_elsewhere(by)) return by;
+    if (name.starts_with("offload-") && given_.contains("offload") && flags_.config.offload.empty())
+      return "offload none";
     if ((name == "profile-out" || name == "metrics") && is_elsewhere("out") &&
         value_of(name).starts_with(value_of("out") + "/"))
       return "out";
