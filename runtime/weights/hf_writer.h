@@ -12,7 +12,7 @@ namespace tessera::host {
 
 /// How weights are written.
 struct HuggingFaceOutput {
-  std::string folder;
+  std::string folder = {};
   uint64_t max_shard_bytes = UINT64_MAX;  ///< of a file's tensors; one larger tensor has a file of its own
   tsr_dtype dtype = TSR_F32;              ///< float32, or 16 bits, rounded to nearest even
 };
