@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <future>
 #include <thread>
@@ -267,10 +268,15 @@ TEST_P(Faults, AbortWaitsForNoStream) {
   });
 }
 
+// And what has ended before without an error is whole.
 TEST_P(Faults, AbortDuringWorkLeavesEveryRankAtOnce) {
   Crowd ready;
   run_ranks(spec(kNeverMs), [&](CommRank& rank) {
     Sum large(1 << 20);
+    TypedBuffer sums(TSR_F32, large.buffer.num_elements());
+    TypedBuffer whole(TSR_F32, sums.num_elements(), [&](uint64_t) { return rank.num_ranks(); });
+    auto collective = large.collective();
+    collective.recv = sums.data();
     const auto comm = rank.create();  // destroyed before the memory it may still touch
     ready.leave();
     ready.wait_for(rank.num_ranks());
@@ -282,8 +288,10 @@ TEST_P(Faults, AbortDuringWorkLeavesEveryRankAtOnce) {
       });
     const Error error = caught([&] {
       for (;;) {
-        comm->submit(large.collective());
+        std::memset(sums.data(), 0, sums.num_elements() * sizeof(float));
+        comm->submit(collective);
         rank.synchronize();
+        ASSERT_EQ(std::memcmp(sums.data(), whole.data(), whole.num_elements() * sizeof(float)), 0);
       }
     });
     if (watchdog.joinable()) watchdog.join();
