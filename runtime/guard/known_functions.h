@@ -48,7 +48,8 @@ void know_code(const void* entry, const std::string& plugin);
 /// The plugin whose code that is, or null. Safe in handlers.
 const char* find_code(const void* instruction) noexcept;
 
-/// Stands for what is not a function of a table: `place` may be "its constructors". Always the same for a plugin's place.
+/// Stands for what is not a function of a table: `place` may be "its constructors". Always the same for a plugin's
+/// place.
 const void* address_for(const std::string& plugin, const std::string& place);
 
 }  // namespace tessera::host
