@@ -3,7 +3,7 @@
 
 add_library(tessera_flags INTERFACE)
 target_compile_features(tessera_flags INTERFACE cxx_std_20 c_std_11)
-# Exactness (docs: design, exactness contract): no implicit contraction; FMA is written where it is meant.
+# Exact bits (docs/architecture.md): no implicit contraction; FMA is written where it is meant.
 target_compile_options(
   tessera_flags
   INTERFACE -Wall -Wextra -Wpedantic -Wshadow -ffp-contract=off $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>)

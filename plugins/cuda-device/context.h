@@ -53,7 +53,7 @@ enum class AttentionChoice { automatic, plain, cudnn };
 
 /// Logits and gradients of scores are computed in parts of at most this many bytes, which are scratch. Larger parts are
 /// no faster.
-inline constexpr int64_t kMostPartBytes = int64_t{512} << 20;
+inline constexpr int64_t kMaxPartBytes = int64_t{512} << 20;
 
 /// One per open device. [control-thread], but for the accessors.
 class Context {
@@ -62,7 +62,7 @@ class Context {
     bool allow_tf32 = false;       ///< float32 products in TF32
     bool is_deterministic = true;  ///< the same bits in every run
     AttentionChoice attention = AttentionChoice::automatic;
-    int64_t part_bytes = kMostPartBytes;  ///< parts of ops are this large, or smaller
+    int64_t part_bytes = kMaxPartBytes;  ///< parts of ops are this large, or smaller
   };
 
   /// Device `index` of the machine, which is made current. Throws UNAVAILABLE when it cannot be used, UNSUPPORTED for

@@ -19,7 +19,7 @@ constexpr tsr_option kOptions[] = {
                            "attention in 16 bits: by cuDNN where it can and by our slower kernels elsewhere; by cuDNN "
                            "or not at all; by our kernels"),
     tessera::int_option(tessera::cuda::kDebugPartBytesOption, tessera::cuda::kDefaultPartBytes, 1,
-                        tessera::cuda::kMostPartBytes,
+                        tessera::cuda::kMaxPartBytes,
                         "for tests: the head's logits, and the backward of cuDNN's attention, are computed in parts of "
                         "at most this many bytes"),
 };

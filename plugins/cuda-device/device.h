@@ -22,7 +22,7 @@ inline constexpr std::string_view kDeterministicOption = "deterministic";
 inline constexpr std::string_view kAttentionOption = "attention";
 inline constexpr std::string_view kDebugPartBytesOption = "debug-part-bytes";
 inline constexpr std::string_view kDefaultPartBytes = "536870912";
-static_assert(kMostPartBytes == 536870912);
+static_assert(kMaxPartBytes == 536870912);
 
 /// The op's slots in launch order; UNSUPPORTED for an op that this device does not compute. Pure.
 std::vector<tsr_slot_spec> describe(const tsr_op& op);

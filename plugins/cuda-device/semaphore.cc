@@ -44,7 +44,7 @@ Semaphore::~Semaphore() {
 }
 
 // Without CU_STREAM_WAIT_VALUE_FLUSH, which is for writes of other devices into this one: what the host wrote before it
-// signalled is in the host's memory.
+// signaled is in the host's memory.
 void Semaphore::wait(Stream& stream, uint32_t value) {
   context_.make_current();
   const CUresult result =

@@ -18,7 +18,7 @@
 namespace tessera::cuda {
 namespace {
 
-constexpr int kNumTrials = 4, kMostTries = 12;
+constexpr int kNumTrials = 4, kMaxTries = 12;
 
 int64_t monotonic_ns() {
   std::timespec now{};
@@ -62,7 +62,7 @@ void Timestamps::write(Stream& stream, uint64_t index) {
   is_written_[index] = true;
 }
 
-int64_t Timestamps::synchronise_clocks() {
+int64_t Timestamps::synchronize_clocks() {
   int64_t least = std::numeric_limits<int64_t>::max();
   for (int i = 1;; ++i) {
     const int64_t before = monotonic_ns();
@@ -70,14 +70,14 @@ int64_t Timestamps::synchronise_clocks() {
     check(cudaEventSynchronize(known_), "cudaEventSynchronize");
     const int64_t between = monotonic_ns() - before;
     // The event has the time of its last record only, so the first ones show what little is.
-    if ((i > kNumTrials && between <= least + least / 4) || i == kMostTries) return before + between / 2;
+    if ((i > kNumTrials && between <= least + least / 4) || i == kMaxTries) return before + between / 2;
     least = std::min(least, between);
   }
 }
 
 void Timestamps::read(int64_t* times_ns) {
   context_.make_current();
-  const int64_t known_ns = synchronise_clocks();
+  const int64_t known_ns = synchronize_clocks();
   for (size_t i = 0; i < events_.size(); ++i) {
     times_ns[i] = 0;
     if (!is_written_[i]) continue;

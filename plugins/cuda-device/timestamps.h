@@ -24,7 +24,7 @@ class Timestamps {
   void read(int64_t* times_ns);
 
  private:
-  int64_t synchronise_clocks();
+  int64_t synchronize_clocks();
   void destroy() noexcept;
 
   const Context& context_;

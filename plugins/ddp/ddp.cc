@@ -96,7 +96,7 @@ class Reducer {
   Reducer(const ProgramView& view, const Edit& edit, uint64_t bucket_bytes)
       : view_(view), edit_(edit), bucket_bytes_(bucket_bytes), stream_(edit.stream(view.raw.axis, "gradient")) {}
 
-  /// Units are in order of completion, so a bucket holds neighbours and is complete early. A bucket never mixes
+  /// Units are in order of completion, so a bucket holds neighbors and is complete early. A bucket never mixes
   /// micro-batches: the first would wait for the last.
   void run() {
     std::vector<const UnitGradient*> small;

@@ -19,7 +19,6 @@
 
 #include "sharding.h"
 
-#include <algorithm>
 #include <array>
 #include <string>
 

@@ -7,7 +7,6 @@
 
 namespace {
 
-using tessera::Collective;
 using tessera::Error;
 
 constexpr tsr_option kOptions[] = {

@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint64_t kChunkBytes = 1 << 20;
 constexpr uint64_t kChunkElements = 1 << 12;
-constexpr uint64_t kMostElementBytes = 8;
+constexpr uint64_t kMaxElementBytes = 8;
 /// About what a core's own caches hold: of a smaller result the next action finds most there.
 constexpr uint64_t kLargeBytes = 1 << 20;
 
@@ -58,7 +58,7 @@ void reduce(const Monitor& monitor, PendingCollective& pending, int rank, uint64
   const uint64_t element_bytes = collective.element_bytes();
   const std::span<const void*> operands = pending.operands_of(rank);
   const bool is_large = num_elements * element_bytes >= kLargeBytes;
-  alignas(64) std::byte block[kChunkElements * kMostElementBytes];
+  alignas(64) std::byte block[kChunkElements * kMaxElementBytes];
   for (uint64_t done = 0; done < num_elements && !monitor.has_failed(); done += kChunkElements) {
     for (size_t i = 0; i < operands.size(); ++i)
       operands[i] = pending.posts[i]->send + (begin + done) * element_bytes;

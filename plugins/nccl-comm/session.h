@@ -52,7 +52,6 @@ class Session {
   void abort() noexcept;
   /// The same; what is on the GPU is cut after that of `first`, or a second later. [any-thread]
   void abort_after(std::shared_ptr<Session> first) noexcept;
-  const std::atomic<bool>& aborted() const { return is_aborted_; }
   ShutdownState& shutdown() { return shutdown_; }
 
   /// Checks the oldest operation on the stream, and NCCL. An error requests the shutdown. [the watchdog's thread]

@@ -5,6 +5,7 @@
 #include "pipeline.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include "stage_pass.h"
 

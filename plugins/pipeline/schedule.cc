@@ -91,7 +91,7 @@ std::vector<ScheduledAction> step_schedule(Schedule schedule, const Shape& shape
   return actions;
 }
 
-// Of two neighbouring stages that alternate forward and backward, only one can receive early: the other would wait for
+// Of two neighboring stages that alternate forward and backward, only one can receive early: the other would wait for
 // a message that the first sends after its own receive. Interleaved stages are two actions apart, so both can, except
 // for messages from the last stage around to the first, and for the first backward, which may need the forward directly
 // before it.

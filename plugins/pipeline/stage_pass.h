@@ -7,7 +7,6 @@
 #include <optional>
 #include <set>
 #include <span>
-#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>

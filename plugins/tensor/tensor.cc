@@ -22,6 +22,8 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
 
 #include "sequence_parallel.h"
@@ -158,7 +160,7 @@ class ReductionInserter {
   };
 
   /// The gradients of parameters that are applied to rows (norms, biases) are partial: each rank has the sum over its
-  /// rows. Neighbours are summed together.
+  /// rows. Neighbors are summed together.
   void complete_parameters() {
     for (auto& [buffer, by_begin] : gradient_ranges_of_rows()) {
       std::optional<GradientRange> open;

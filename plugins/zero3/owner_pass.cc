@@ -1,4 +1,4 @@
-// How zero3 rewrites a program. A unit is a sequence of ranges: neighbouring tensors with the same owner. Stage 3 over
+// How zero3 rewrites a program. A unit is a sequence of ranges: neighboring tensors with the same owner. Stage 3 over
 // 2 ranks, rank 0's program (tests/golden/programs/two-blocks-zero3-stage-3.txt), where %11 is the part of h.0 that
 // rank 0 owns:
 //
@@ -22,6 +22,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <string>
 
 namespace tessera::zero3 {
 namespace {

@@ -4,14 +4,13 @@
 #include <cstdint>
 #include <map>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "tessera/storage.hpp"
 
 namespace tessera::zero3 {
 
-/// Neighbouring homes of one group with the same owner: moved by one broadcast or reduction.
+/// Neighboring homes of one group with the same owner: moved by one broadcast or reduction.
 struct OwnedRange {
   int owner = 0;
   uint64_t begin = 0, end = 0;  ///< in the group, up to the next range

@@ -133,11 +133,11 @@ std::string duration_text(double seconds) {
 }
 
 std::string rank_list(std::span<const int> ranks) {
-  constexpr int kMostRuns = 8;
+  constexpr int kMaxRuns = 8;
   std::string text;
   int num_runs = 0;
   for (size_t first = 0, last; first < ranks.size(); first = last + 1) {
-    if (++num_runs > kMostRuns) return concat(text, ", ... (", ranks.size(), " ranks)");
+    if (++num_runs > kMaxRuns) return concat(text, ", ... (", ranks.size(), " ranks)");
     for (last = first; last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1;)
       ++last;
     if (last == first + 1) last = first;  // "4, 5" is shorter than "4 to 5"

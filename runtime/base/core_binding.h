@@ -6,7 +6,7 @@
 
 namespace tessera::host {
 
-/// The cores that this process might use when it was first asked: numbers of the system, neighbours on the chip next
+/// The cores that this process might use when it was first asked: numbers of the system, neighbors on the chip next
 /// to one another. Empty where the system does not tell. [any-thread]
 const std::vector<int>& cores_of_process();
 /// How many cores this process might use, at least 1; unlike the standard library's count, also on a bound thread.

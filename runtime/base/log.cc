@@ -6,6 +6,8 @@
 
 #include "base/log.h"
 
+#include <string>
+
 #include <spdlog/logger.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/base_sink.h>

@@ -1,5 +1,5 @@
 // Opens output files without destroying anything (decision 0023). Files are compared by device and inode, not by name,
-// so a link to the training data is recognised; a file is ours if it begins like our output. The check runs twice:
+// so a link to the training data is recognized; a file is ours if it begins like our output. The check runs twice:
 // before the start, without opening anything for writing, so that a wrong path fails before an hour of planning, and
 // again when the file is opened. A file that is replaced stays until the new one is whole (rename).
 

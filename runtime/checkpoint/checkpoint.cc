@@ -6,7 +6,6 @@
 #include "checkpoint/checkpoint.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <iterator>
 
 #include "base/concat.h"
@@ -20,11 +19,11 @@ namespace tessera::host {
 namespace {
 
 // The index of GPT-2 124M over 8 ranks of fsdp has 100 KB; a file far beyond any index is not read into memory.
-constexpr uint64_t kMostIndexBytes = uint64_t{1} << 30;
+constexpr uint64_t kMaxIndexBytes = uint64_t{1} << 30;
 // A row of a matrix that was saved by columns lies in one block of each part: with so many kept, each block is read
 // once where the split had fewer ranks than this.
 constexpr size_t kKeptBlocks = 16;
-constexpr unsigned kMostExpected = 64;  // runs of elements that one call announces
+constexpr unsigned kMaxExpected = 64;  // runs of elements that one call announces
 
 struct ByteRange {
   uint64_t begin, num_bytes;
@@ -40,7 +39,7 @@ CheckpointIndex read_index(const std::string& folder) {
   const std::string path = folder + "/" + std::string(kIndexName);
   if (!name_is_there(path))
     throw Error(TSR_E_NOT_FOUND, concat(folder, " is not a checkpoint: it has no ", kIndexName));
-  return parse_index(read_text_file(path, kMostIndexBytes), path);
+  return parse_index(read_text_file(path, kMaxIndexBytes), path);
 }
 
 }  // namespace
@@ -119,7 +118,7 @@ void Checkpoint::expect(std::string_view name, uint64_t offset, uint64_t count) 
   if (found == index_.tensors.end()) return;
   const uint64_t end = std::min(offset + count, found->second.num_elements());
   const std::lock_guard lock(mutex_);
-  for (unsigned i = 0; i < kMostExpected && offset < end; ++i) {
+  for (unsigned i = 0; i < kMaxExpected && offset < end; ++i) {
     const Place place = place_of(found->second, offset);
     offset += place.num_elements;
     if (keeps(*place.part, place.block)) continue;

@@ -14,6 +14,8 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
 
 #include "base/strict_json.h"
 #include "tessera/error.hpp"
@@ -276,7 +278,7 @@ SavedFile read_file(const JsonFields& fields) {
 std::map<std::string, SavedTensor, std::less<>> read_tensors(const JsonFields& fields, size_t num_files,
                                                              bool is_whole) {
   std::map<std::string, SavedTensor, std::less<>> tensors;
-  uint64_t ranges_left = kMostRanges;
+  uint64_t ranges_left = kMaxRanges;
   for (const std::string& name : fields.keys())
     tensors.emplace(
         name, read_tensor(fields.object(name), num_files, is_whole ? &ranges_left : nullptr, !is_own_state(name)));

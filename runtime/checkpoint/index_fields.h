@@ -7,8 +7,6 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "base/concat.h"

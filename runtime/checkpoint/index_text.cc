@@ -8,6 +8,8 @@
 
 #include "checkpoint/index_text.h"
 
+#include <string_view>
+
 #include <nlohmann/json.hpp>
 
 #include "base/concat.h"

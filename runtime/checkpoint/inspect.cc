@@ -12,7 +12,6 @@
 #include "checkpoint/inspect.h"
 
 #include <algorithm>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 

@@ -28,7 +28,7 @@ struct ElementPlace {
 ElementPlace find_element(std::span<const StridedRange> ranges, uint64_t element);
 
 /// Ranges that may be looked at one by one, 16 bytes of memory each, for a whole index.
-inline constexpr uint64_t kMostRanges = uint64_t{1} << 22;
+inline constexpr uint64_t kMaxRanges = uint64_t{1} << 22;
 /// Whether the lists hold each of `num_elements` once. They may be from a file of anybody: no sum overflows, and where
 /// more than `num_left` ranges have to be looked at the answer is false; `num_left` is less by them then. Lists that
 /// repeat side by side, as the parts of a split dim do, are looked at as one.

@@ -8,6 +8,7 @@
 #include "cli/command_line.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "base/concat.h"
 #include "config/help/did_you_mean.h"

@@ -16,6 +16,7 @@
 #include <optional>
 #include <thread>
 #include <variant>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/concat.h"
@@ -56,10 +57,10 @@ constexpr CommandSyntax kSyntax = {
     "Continues a prompt with the weights in FOLDER: a checkpoint, or config.json with model.safetensors.", kFlags, 1,
     "tessera generate runs/mine --prompt \"Once upon a time\" --temperature 0.8"};
 constexpr int64_t kNumBytes = 256;
-constexpr int64_t kMostOfBytes = 512;  // 256 bytes, and room for a few special tokens
+constexpr int64_t kMaxOfBytes = 512;  // 256 bytes, and room for a few special tokens
 constexpr std::string_view kEndOfText = "<|endoftext|>";
 constexpr int64_t kMost = int64_t{1} << 40;
-constexpr int64_t kMostSeed = std::numeric_limits<int64_t>::max();
+constexpr int64_t kMaxSeed = std::numeric_limits<int64_t>::max();
 
 /// How tokens are read from the prompt and shown.
 class TokenText {
@@ -110,7 +111,7 @@ class TokenText {
   bool is_end(int32_t token) const { return tokenizer_ && tokenizer_->bytes_of(token) == kEndOfText; }
 
  private:
-  bool is_of_bytes() const { return !tokenizer_ && vocab_ >= kNumBytes && vocab_ <= kMostOfBytes; }
+  bool is_of_bytes() const { return !tokenizer_ && vocab_ >= kNumBytes && vocab_ <= kMaxOfBytes; }
 
   static std::vector<int32_t> bytes_of(const std::string& text) {
     std::vector<int32_t> bytes;
@@ -151,7 +152,7 @@ SamplerOptions sampler_options(const CommandLine& line) {
   options.temperature = line.number("temperature", 1, 0, 1e6);
   options.top_k = line.integer("top-k", 0, 0, kMost);
   options.top_p = line.number("top-p", 1, 1e-9, 1);
-  options.seed = static_cast<uint64_t>(line.integer("seed", 1337, 0, kMostSeed));
+  options.seed = static_cast<uint64_t>(line.integer("seed", 1337, 0, kMaxSeed));
   for (const char* flag : {"top-k", "top-p"})
     if (options.temperature == 0 && line.has(flag))
       throw UsageError(concat("--", flag, " changes nothing at --temperature 0; leave one of them out"));

@@ -33,6 +33,7 @@
 #include "guard/process_copy.h"
 #include "guard/supervisor.h"
 #include "launch/launched_ranks.h"
+#include "launch/process_setup.h"
 #include "launch/rank_environment.h"
 #include "tessera/error.hpp"
 
@@ -80,6 +81,7 @@ int run_command(const std::vector<std::string>& argv) {
   }
   const auto command = std::ranges::find(commands(), name, &Subcommand::name);
   if (command == commands().end()) refuse_command(name);
+  if (::getpid() == 1) announce_ending_signals();  // of a container: default actions do not end it
   return command->run(std::span(argv).subspan(2), argv);
 }
 

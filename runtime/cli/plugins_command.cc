@@ -2,7 +2,6 @@
 // plugin does not hide the others. `info` loads the plugin, since only it knows its options; `doctor` uses it to load
 // each plugin in a process of its own (doctor/plugins.cc).
 
-#include <algorithm>
 #include <iostream>
 
 #include "base/concat.h"

@@ -1,7 +1,6 @@
 // `tessera tokenize`: text to a .bin of tokens, for --data. The text is read as a whole, and its tokens are kept until
 // all are there: about one and a half times the text's size of memory, and never half a file.
 
-#include <filesystem>
 #include <iostream>
 #include <span>
 
@@ -56,9 +55,9 @@ std::vector<uint16_t> tokens_of(const Tokenizer& tokenizer, std::string_view tex
 }
 
 void check(const Tokenizer& tokenizer, const Output& output) {
-  if (tokenizer.num_tokens() > kMostTokensOfAFile)
+  if (tokenizer.num_tokens() > kMaxTokensOfAFile)
     throw UsageError(concat(tokenizer.source(), " has ", tokenizer.num_tokens(), " tokens, and a .bin holds at most ",
-                            kMostTokensOfAFile, " different ones; give a smaller tokenizer"));
+                            kMaxTokensOfAFile, " different ones; give a smaller tokenizer"));
   if (const std::string refusal = refusal_of(output); !refusal.empty()) throw UsageError(refusal);
 }
 

@@ -53,9 +53,6 @@ namespace {
 
 /// One mistake usually causes many diagnostics; report the first few.
 constexpr size_t kDiagnosticsShown = 8;
-/// Ratio of arena to live peak up to which the planner prefers addresses that need no wait.
-constexpr double kMemoryBudget = 1.02;
-
 /// How often policies are asked again when what they move does not fit.
 constexpr int kMaxTighterPlans = 8;
 
@@ -119,7 +116,7 @@ RankPrograms compile_checked(const CompileInput& input, LoweredPrograms lowered,
     for (Program* program : programs)
       order_live_ranges(*program);
   progress.phase("placing its buffers");
-  result.memory = plan_memory(programs, kMemoryBudget, input.guard_bytes);
+  result.memory = plan_memory(programs, kDeviceBudget, input.guard_bytes);
   progress.phase("checking its programs");
   for (size_t i = 0; i < programs.size(); ++i) {
     refuse(*programs[i], verify_waits(*programs[i], &result.memory[i]));
@@ -172,7 +169,7 @@ auto within_memory(const CompileInput& input, int rank, Work&& work) {
   } catch (const std::bad_alloc&) {
     throw Error(TSR_E_RESOURCE_EXHAUSTED,
                 concat("planning rank ", rank, " of ", input.mesh.num_ranks(), " ran out of memory: a step has ",
-                       input.shape.num_micro_batches, " micro-batches of ", input.model.segments.size(),
+                       input.step_config.num_micro_batches, " micro-batches of ", input.model.segments.size(),
                        " segments each; lower --grad-accum, use a model of fewer layers, ",
                        "or plan on a machine with more memory"));
   }

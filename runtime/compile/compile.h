@@ -31,8 +31,9 @@ struct RankPrograms {
   uint64_t arena_bytes(uint32_t memory_kind) const;
 };
 
-/// Compiles and checks (verify_rank, verify_placement) the programs of the rank at `coordinates`. Throws INTERNAL with
-/// the diagnostics when a pass has made a wrong program, RESOURCE_EXHAUSTED when there is not enough memory to plan it.
+/// Compiles and checks (as verify_rank and verify_placement do) the programs of the rank at `coordinates`. Throws
+/// INTERNAL with the diagnostics when a pass has made a wrong program, RESOURCE_EXHAUSTED when there is not enough
+/// memory to plan it.
 RankPrograms compile_rank(const CompileInput& input, const Coordinates& coordinates);
 
 /// The programs of a whole job: those of one rank of each class.
@@ -43,8 +44,11 @@ struct JobPrograms {
   const RankPrograms& of(int rank) const { return by_representative.at(classes.representative(rank)); }
 };
 
+/// Compiles and checks one rank of each class, as compile_rank does; the classes are those of equal programs. Throws
+/// what it throws, and what strategies and policies refuse. Logs progress.
 JobPrograms compile_job(const CompileInput& input);
-/// Checks the ranks against one another: verify_ranks, for each program.
+/// Checks the ranks against one another, as verify_ranks does, and each program against the model. [the caller's
+/// thread; `describe` of the device is called from others too]
 Diagnostics verify_job(const CompileInput& input, const JobPrograms& job);
 
 }  // namespace tessera::host

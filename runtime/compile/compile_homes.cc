@@ -10,8 +10,8 @@ namespace tessera::host {
 HomesCompiler::HomesCompiler(const CompileInput& input)
     : input_(input),
       order_(pass_order(input.strategies)),
-      layout_(
-          declared_layout(input.model, input.mesh, input.shape, input.strategies, input.mesh.coordinates(0), order_)) {}
+      layout_(declared_layout(input.model, input.mesh, input.step_config, input.strategies, input.mesh.coordinates(0),
+                              order_)) {}
 
 RankHomes HomesCompiler::compile(const Coordinates& coordinates) {
   Coordinates part = coordinates;
@@ -19,7 +19,7 @@ RankHomes HomesCompiler::compile(const Coordinates& coordinates) {
     if (input_.mesh.axes()[axis].splits != TSR_SPLITS_TENSORS) part[axis] = 0;
   std::shared_ptr<const Model>& model = models_[part];
   if (!model) model = std::make_shared<const Model>(shard_model(input_.model, input_.mesh, coordinates, layout_));
-  RankHomes homes{model, build_program(*model, input_.mesh, coordinates, input_.shape, layout_, TSR_PURPOSE_INIT,
+  RankHomes homes{model, build_program(*model, input_.mesh, coordinates, input_.step_config, layout_, TSR_PURPOSE_INIT,
                                        input_.describe_op)};
   homes.init.strategies.assign(input_.strategies.begin(), input_.strategies.end());
   for (const StrategyOnAxis& strategy : order_)

@@ -18,7 +18,7 @@ namespace tessera::host {
 struct CompileInput {
   const Model& model;
   const Mesh& mesh;
-  StepConfig shape;
+  StepConfig step_config;
   std::span<const StrategyOnAxis> strategies;  ///< of the axes with more than one rank, in the mesh's order
   DescribeOp describe_op;
   DescribeCollective describe_collective;

@@ -7,14 +7,14 @@
 
 namespace tessera::host {
 
-Layout declared_layout(const Model& model, const Mesh& mesh, const StepConfig& shape,
+Layout declared_layout(const Model& model, const Mesh& mesh, const StepConfig& step_config,
                        std::span<const StrategyOnAxis> strategies, const Coordinates& coordinates,
                        std::span<const StrategyOnAxis> order) {
   Program bare;
   bare.model = &model;
   bare.mesh = &mesh;
   bare.coordinates = coordinates;
-  bare.shape = shape;
+  bare.step_config = step_config;
   bare.strategies.assign(strategies.begin(), strategies.end());
   for (const StrategyOnAxis& strategy : order)
     add_layout(bare, strategy);

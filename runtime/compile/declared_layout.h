@@ -9,7 +9,7 @@ namespace tessera::host {
 
 /// For the whole model, in the order of `order`, which is that of the passes: the first entries are applied first.
 /// Throws UsageError for strategies that do not go together.
-Layout declared_layout(const Model& model, const Mesh& mesh, const StepConfig& shape,
+Layout declared_layout(const Model& model, const Mesh& mesh, const StepConfig& step_config,
                        std::span<const StrategyOnAxis> strategies, const Coordinates& coordinates,
                        std::span<const StrategyOnAxis> order);
 

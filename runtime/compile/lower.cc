@@ -158,7 +158,8 @@ Program Lowering::lower(Part& part, const Coordinates& coordinates, const Layout
                         uint32_t variant) {
   const auto [base, is_new] = part.base.try_emplace(purpose);
   if (is_new) {
-    base->second = build_program(*part.model, input_.mesh, coordinates, input_.shape, {}, purpose, input_.describe_op);
+    base->second =
+        build_program(*part.model, input_.mesh, coordinates, input_.step_config, {}, purpose, input_.describe_op);
     base->second.strategies.assign(input_.strategies.begin(), input_.strategies.end());
     eliminate_dead_code(base->second);
   }
@@ -179,7 +180,7 @@ Program Lowering::lower(Part& part, const Coordinates& coordinates, const Layout
 
 LoweredPrograms Lowering::lower(const Coordinates& coordinates) {
   const Layout layout =
-      declared_layout(input_.model, input_.mesh, input_.shape, input_.strategies, coordinates, order_);
+      declared_layout(input_.model, input_.mesh, input_.step_config, input_.strategies, coordinates, order_);
   Part& part = part_at(coordinates, layout);
   LoweredPrograms result;
   result.model = part.model;

@@ -14,7 +14,9 @@
 #include "compile/pass_runner.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "base/concat.h"
 #include "compile/edit_checks.h"
 #include "compile/program_snapshot.h"
 #include "compile/rewriter.h"
@@ -134,6 +136,23 @@ tsr_edit edit_functions() {
   throw Error(e.code(), strategies_text(*program.mesh, {&strategy, 1}) + ": " + e.what());
 }
 
+/// Of the buffers that the pass has added, those that outlive a step. A checkpoint holds what homes have as roles, and
+/// what is a strategy's own.
+void check_kept(const Program& program, const StrategyOnAxis& strategy, uint64_t first_new) {
+  const auto is_role = [&](uint64_t id) {
+    return std::ranges::any_of(program.homes, [&](const Home& home) {
+      return std::ranges::any_of(home.roles, [&](const auto& role) { return role.second.buffer == id; });
+    });
+  };
+  for (const Buffer& buffer : program.buffers)
+    if (buffer.id >= first_new && buffer.persistent && buffer.kind != TSR_BUFFER_PLUGIN && !is_role(buffer.id))
+      refuse(program, strategy,
+             Error(TSR_E_INVALID_ARGUMENT,
+                   concat("the buffer ", buffer.name, " is persistent and of kind ", buffer_kind_name(buffer.kind),
+                          ", and no home has it as a role: no checkpoint would hold it; make it a role, or give it the "
+                          "kind TSR_BUFFER_PLUGIN, which is saved as the strategy's own")));
+}
+
 /// The strategy's index; -1 in a program that does not list it.
 int index_of(const Program& program, const StrategyOnAxis& strategy) {
   const auto found = std::ranges::find(program.strategies, strategy.instance, &StrategyOnAxis::instance);
@@ -173,7 +192,10 @@ void run_pass(Program& program, const StrategyOnAxis& strategy, const DescribeOp
   } catch (const Error& e) {
     refuse(program, strategy, e);
   }
-  program = edits.take();
+  const uint64_t first_new = program.next_id;
+  Program lowered = edits.take();
+  check_kept(lowered, strategy, first_new);
+  program = std::move(lowered);
 }
 
 void add_layout(Program& program, const StrategyOnAxis& strategy) {

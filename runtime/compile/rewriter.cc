@@ -162,25 +162,25 @@ Action Rewriter::copy_of(const tsr_action& a) {
   if (a.segment >= static_cast<int32_t>(program_.model->segments.size()))
     throw invalid("segment " + std::to_string(a.segment) + " does not exist");
   if (a.home) home(a.home);
-  Action action{program_.next_id++,
-                a.kind,
-                a.stream,
-                a.segment,
-                a.micro_batch,
-                a.group,
-                a.peer,
-                a.reduce,
-                a.flags,
-                a.home,
-                a.tag,
-                a.scale,
-                a.strategy,
-                a.code,
-                {a.bindings, a.bindings + a.num_bindings},
-                {},
-                {},
-                {},
-                {}};
+  Action action{.id = program_.next_id++,
+                .kind = a.kind,
+                .stream = a.stream,
+                .segment = a.segment,
+                .micro_batch = a.micro_batch,
+                .group = a.group,
+                .peer = a.peer,
+                .reduce = a.reduce,
+                .flags = a.flags,
+                .home = a.home,
+                .tag = a.tag,
+                .scale = a.scale,
+                .strategy = a.strategy,
+                .code = a.code,
+                .bindings = {a.bindings, a.bindings + a.num_bindings},
+                .counts = {},
+                .peers = {},
+                .dependencies = {},
+                .waits_for = {}};
   if (a.counts) action.counts.assign(a.counts, a.counts + a.num_counts);
   if (a.peers) action.peers.assign(a.peers, a.peers + a.num_peers);
   for (const Binding& b : action.bindings)

@@ -2,7 +2,8 @@
 //
 //     each rank       verify_common       rank 0: its step program has max_norm 0.005, where the job has 0.01
 //                     verify_described    ... binds s7, which the device does not list for its op
-//     between ranks   match_ranks         collectives and messages that do not match
+//     between ranks   verify_members      a rank that takes no part in a group's communicator
+//                     match_ranks         collectives and messages that do not match
 //                     verify_order        ranks that wait for one another in a cycle
 //     the model       ModelVerifier       segment wte mb=1: nothing runs its backward for its parameters, which ...
 //
@@ -49,7 +50,7 @@ Matching match(const CompileInput& input, const JobPrograms& job, size_t index) 
   for (const auto& [rank, all] : job.by_representative) {
     const Program& own = *all.all()[index];
     result.programs.emplace(rank, &own);
-    verify_common(own, all.init, all.first(), job.of(0).init, input.shape, !input.policies.empty(), mistakes);
+    verify_common(own, all.init, all.first(), job.of(0).init, input.step_config, !input.policies.empty(), mistakes);
     verify_described(own, input.describe_op, kernels);
   }
   result.kernels = kernels.take();
@@ -81,6 +82,7 @@ Diagnostics verify_job(const CompileInput& input, const JobPrograms& job) {
   HomesCompiler homes(input);
   ModelVerifier model(input.mesh, job.classes, [&](int rank) { return homes.compile(input.mesh.coordinates(rank)); });
   const size_t num_programs = job.of(0).all().size();
+  diagnostics = verify_members(input.mesh, job.classes, [&](int rank) { return job.of(rank).all(); });
   for (const auto& [rank, all] : job.by_representative)
     for (const Program* program : all.all())
       model.note_calls(*program);

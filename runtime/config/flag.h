@@ -14,7 +14,7 @@ namespace tessera::host {
 enum class FlagSet { train, plan, bench, eval };
 
 /// The group of the flags that say how parameters are updated.
-inline constexpr std::string_view kOptimisation = "Optimisation";
+inline constexpr std::string_view kOptimization = "Optimization";
 
 /// How a file of settings writes the value.
 enum class FlagKind { text, number, boolean };
@@ -33,6 +33,7 @@ struct Flag {
   FlagKind kind = FlagKind::text;
   /// Of a repeatable flag: its values, each as `read` accepts it.
   std::function<std::vector<std::string>(const TrainConfig&)> items = {};
+  bool is_train_only = false;  ///< `eval` refuses it: it would have no effect there
 };
 
 }  // namespace tessera::host

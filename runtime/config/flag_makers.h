@@ -95,6 +95,11 @@ inline Flag local(Flag flag) {
   return flag;
 }
 
+inline Flag train_only(Flag flag) {
+  flag.is_train_only = true;
+  return flag;
+}
+
 /// Several values with commas between them; none may be empty.
 inline Flag list(std::string_view group, std::string_view name, std::string_view value, std::string_view help,
                  std::vector<std::string> TrainConfig::*field) {

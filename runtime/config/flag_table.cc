@@ -1,6 +1,7 @@
-// Every flag of train and plan, once: group, name, help, how to read it, how to print it. Parsing, --help, the
-// comparison of settings between ranks and the search for flags that would fit are loops over this table, so a new flag
-// is a field of TrainConfig and an entry here.
+// The flags of train, once: group, name, help, how to read it, how to print it. Those of saving are in
+// checkpoint_flags.cc; plan has more (plan_flags.cc), and eval is without what only training has (`train_only`).
+// Parsing, --help, the comparison of settings between ranks and the search for flags that would fit are loops over this
+// table, so a new flag is a field of TrainConfig and an entry here.
 //
 // Flags that may differ between ranks (paths, the log) are not shared, and so not compared.
 //
@@ -15,7 +16,7 @@
 
 #include <algorithm>
 #include <limits>
-#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "base/concat.h"
@@ -32,7 +33,7 @@ namespace {
 
 // The limits of the types, which errors do not name (text_values.cc).
 constexpr double kInfinity = std::numeric_limits<double>::max();
-constexpr int64_t kMostSteps = std::numeric_limits<int64_t>::max();
+constexpr int64_t kMaxSteps = std::numeric_limits<int64_t>::max();
 // Decay rates must be below 1: with 1 a moving average never moves.
 constexpr double kBelowOne = 1 - std::numeric_limits<double>::epsilon() / 2;
 
@@ -74,30 +75,31 @@ void add_data_flags(std::vector<Flag>& flags) {
               "classifiers: scale features to [0, 1] by the range of each column, by the range of the file, or not at "
               "all (default: column for CSV, file for IDX; IDX bytes are divided by 255)",
               &C::data_scale),
-       choice(
+       train_only(choice(
            kData, "data-order", kDataOrderChoices,
            "sequential: as in the data; shuffled: in each epoch all sequences (or examples) once, in an order of its "
            "own (default: sequential for tokens, shuffled for examples)",
-           &C::data_order),
+           &C::data_order)),
        integer(kData, "batch-size", "sequences (or examples) per rank and micro-batch", &C::batch_size, 1, 1 << 20),
        integer(kData, "seq-len", "tokens per sequence; 0: the context length of the model", &C::seq_len, 0, 1 << 24),
-       integer(kData, "grad-accum", "micro-batches whose gradients are accumulated in a step", &C::grad_accum, 1,
-               1 << 20),
-       integer(kData, "seed", "random seed for parameter initialisation and for the order of shuffled data", &C::seed,
-               0, kMostSteps)});
+       train_only(integer(kData, "grad-accum", "micro-batches whose gradients are accumulated in a step",
+                          &C::grad_accum, 1, 1 << 20)),
+       train_only(integer(kData, "seed", "random seed for parameter initialization and for the order of shuffled data",
+                          &C::seed, 0, kMaxSteps))});
 }
 
 void add_evaluation_flags(std::vector<Flag>& flags) {
   using C = TrainConfig;
   flags.insert(
       flags.end(),
-      {local(text(kEvaluation, "eval-data", "PATH",
-                  "data to evaluate on, after the last step and every --eval-every steps; of the kinds of --data",
-                  &C::eval_data)),
-       integer(kEvaluation, "eval-every", "steps between two evaluations; 0: only after the last step", &C::eval_every,
-               0, kMostSteps),
+      {train_only(
+           local(text(kEvaluation, "eval-data", "PATH",
+                      "data to evaluate on, after the last step and every --eval-every steps; of the kinds of --data",
+                      &C::eval_data))),
+       train_only(integer(kEvaluation, "eval-every", "steps between two evaluations; 0: only after the last step",
+                          &C::eval_every, 0, kMaxSteps)),
        integer(kEvaluation, "eval-batches", "batches of an evaluation, each of a step's size; 0: all of the data",
-               &C::eval_batches, 0, kMostSteps)});
+               &C::eval_batches, 0, kMaxSteps)});
 }
 
 /// Adds to the list each time, so that --freeze A --freeze B is --freeze A,B. Patterns are compared with names in the
@@ -111,29 +113,29 @@ Flag freeze_flag() {
     }
   };
   const auto print = [](const TrainConfig& config) { return print_list(config.freeze); };
-  return {kOptimisation,  "freeze",
+  return {kOptimization,  "freeze",
           "PATTERN,...",  "freeze the parameters with these names, such as wte*, *.bias, h.[0-3].*; may be repeated",
           read,           print,
           true,           true,
           FlagKind::text, [](const TrainConfig& config) { return config.freeze; }};
 }
 
-void add_optimisation_flags(std::vector<Flag>& flags) {
+void add_optimization_flags(std::vector<Flag>& flags) {
   using C = TrainConfig;
   flags.insert(
       flags.end(),
-      {integer(kOptimisation, "steps", "optimizer steps", &C::steps, 1, kMostSteps),
-       number(kOptimisation, "lr", "peak learning rate", &C::lr, 0, kInfinity),
-       number(kOptimisation, "min-lr", "learning rate at the end of the schedule", &C::min_lr, 0, kInfinity),
-       integer(kOptimisation, "warmup-steps", "steps of linear warm-up", &C::warmup_steps, 0, kMostSteps),
-       choice(kOptimisation, "lr-schedule", kLrScheduleChoices, "learning rate after the warm-up", &C::lr_schedule),
-       choice(kOptimisation, "optimizer", kOptimizerChoices, "optimizer", &C::optimizer),
-       number(kOptimisation, "beta1", "adamw: decay rate of the first moment; sgd: momentum", &C::beta1, 0, kBelowOne),
-       number(kOptimisation, "beta2", "adamw: decay rate of the second moment", &C::beta2, 0, kBelowOne),
-       number(kOptimisation, "eps", "adamw: added to the denominator", &C::eps, 0, kInfinity),
-       number(kOptimisation, "weight-decay", "weight decay of parameters with two or more dimensions", &C::weight_decay,
+      {integer(kOptimization, "steps", "optimizer steps", &C::steps, 1, kMaxSteps),
+       number(kOptimization, "lr", "peak learning rate", &C::lr, 0, kInfinity),
+       number(kOptimization, "min-lr", "learning rate at the end of the schedule", &C::min_lr, 0, kInfinity),
+       integer(kOptimization, "warmup-steps", "steps of linear warm-up", &C::warmup_steps, 0, kMaxSteps),
+       choice(kOptimization, "lr-schedule", kLrScheduleChoices, "learning rate after the warm-up", &C::lr_schedule),
+       choice(kOptimization, "optimizer", kOptimizerChoices, "optimizer", &C::optimizer),
+       number(kOptimization, "beta1", "adamw: decay rate of the first moment; sgd: momentum", &C::beta1, 0, kBelowOne),
+       number(kOptimization, "beta2", "adamw: decay rate of the second moment", &C::beta2, 0, kBelowOne),
+       number(kOptimization, "eps", "adamw: added to the denominator", &C::eps, 0, kInfinity),
+       number(kOptimization, "weight-decay", "weight decay of parameters with two or more dimensions", &C::weight_decay,
               0, kInfinity),
-       number(kOptimisation, "clip", "limit of the global gradient norm; 0: no clipping", &C::clip, 0, kInfinity),
+       number(kOptimization, "clip", "limit of the global gradient norm; 0: no clipping", &C::clip, 0, kInfinity),
        freeze_flag()});
 }
 
@@ -189,33 +191,35 @@ void add_rank_flags(std::vector<Flag>& flags) {
             "or " TESSERA_DEFAULT_COMMUNICATOR,
             &C::comm),
        text(kRanks, "device", "PLUGIN", "device to compute on; tessera plugins list shows all plugins", &C::device),
-       choice(kRanks, "cuda-graph", kCudaGraphChoices,
-              "auto: run steps as CUDA graphs where device and communicator support it", &C::cuda_graph),
+       train_only(choice(kRanks, "cuda-graph", kCudaGraphChoices,
+                         "auto: run steps as CUDA graphs where device and communicator support it", &C::cuda_graph)),
        plugin_dir_flag(),
        precision("dtype", "compute dtype; master weights and gradients stay float32", &C::dtype),
-       precision("reduce-dtype", "dtype of gradient reduction between ranks", &C::reduce_dtype),
-       choice(kRanks, "reduce-every", kReduceEveryChoices, "how often gradients are summed over the ranks",
-              &C::reduce_every),
-       recompute_flag(),
-       offload_flag(),
-       local(list(kRanks, "offload-dir", "FOLDER,...",
-                  "where policies keep what they move to files, on local disks; several share it in stripes",
-                  &C::offload_dirs)),
-       local(choice(kRanks, "offload-io", kIoEngineChoices,
-                    "how files of --offload-dir are read and written; auto: with io_uring where it is allowed",
-                    &C::offload_io)),
-       local(boolean(kRanks, "offload-check",
-                     "compare a crc32c of each block that is read from a file (on; =false turns it off)",
-                     &C::offload_check)),
-       bytes(kRanks, "offload-chunk", "offloaded optimizer state is moved in pieces of this size", &C::offload_chunk,
-             4096),
+       train_only(precision("reduce-dtype", "dtype of gradient reduction between ranks", &C::reduce_dtype)),
+       train_only(choice(kRanks, "reduce-every", kReduceEveryChoices, "how often gradients are summed over the ranks",
+                         &C::reduce_every)),
+       train_only(recompute_flag()),
+       train_only(offload_flag()),
+       train_only(local(list(kRanks, "offload-dir", "FOLDER,...",
+                             "where policies keep what they move to files, on local disks; several share it in stripes",
+                             &C::offload_dirs))),
+       train_only(
+           local(choice(kRanks, "offload-io", kIoEngineChoices,
+                        "how files of --offload-dir are read and written; auto: with io_uring where it is allowed",
+                        &C::offload_io))),
+       train_only(local(boolean(kRanks, "offload-check",
+                                "compare a crc32c of each block that is read from a file (on; =false turns it off)",
+                                &C::offload_check))),
+       train_only(bytes(kRanks, "offload-chunk", "offloaded optimizer state is moved in pieces of this size",
+                        &C::offload_chunk, 4096)),
        bytes(kRanks, "device-memory",
              "device memory that a rank may use: 2GiB, 512MiB, 1.5GB; a run that needs more is refused at start",
              &C::device_memory),
-       bytes(kRanks, "host-memory",
-             "host memory that a rank may use for --offload and for the copy of --save-async; a run that needs more is "
-             "refused at start",
-             &C::host_memory),
+       train_only(bytes(
+           kRanks, "host-memory",
+           "host memory that a rank may use for --offload and for the copy of --save-async; a run that needs more is "
+           "refused at start",
+           &C::host_memory)),
        local(boolean(kRanks, "bind-cores",
                      "each rank computes on its own share of this machine's cores, if they are enough and one command "
                      "started the ranks (on; =false turns it off)",
@@ -239,7 +243,7 @@ void add_report_flags(std::vector<Flag>& flags) {
     config.log_level = std::string(given);
   };
   const auto read_delay = [](C& config, string_view given) {
-    config.stream_delay = static_cast<uint64_t>(parse_integer("stream-delay", given, 0, kMostSteps));
+    config.stream_delay = static_cast<uint64_t>(parse_integer("stream-delay", given, 0, kMaxSteps));
   };
   const auto print_delay = [](const C& config) {
     return config.stream_delay ? std::to_string(*config.stream_delay) : std::string();
@@ -255,33 +259,38 @@ void add_report_flags(std::vector<Flag>& flags) {
                   "append JSON lines to this file: one for the run, then one per step, evaluation and checkpoint; -: "
                   "standard output",
                   &C::metrics)),
-       profile_flag(),
-       local(text(kReports, "profile-out", "FILE",
-                  "the trace of --profile, for Perfetto and tessera trace; compressed where the name ends in .gz "
-                  "(default trace.json.gz)",
-                  &C::profile_out)),
-       local(text(kReports, "out", "FOLDER",
-                  "keep the record of the run in this folder: configuration, metrics, TensorBoard events, plan and the "
-                  "log of every rank; tessera report FOLDER shows it",
-                  &C::out)),
+       train_only(profile_flag()),
+       train_only(
+           local(text(kReports, "profile-out", "FILE",
+                      "the trace of --profile, for Perfetto and tessera trace; compressed where the name ends in .gz "
+                      "(default trace.json.gz)",
+                      &C::profile_out))),
+       train_only(local(
+           text(kReports, "out", "FOLDER",
+                "keep the record of the run in this folder: configuration, metrics, TensorBoard events, plan and the "
+                "log of every rank; tessera report FOLDER shows it",
+                &C::out))),
        local(boolean(kReports, "overwrite",
                      "let --metrics, --profile-out, --out and --svg replace files that tessera did not write (never "
                      "the inputs of the job), and --save use a folder with checkpoints of another run",
                      &C::overwrite)),
-       integer(kReports, "max-skipped-steps",
-               "fail after this many steps in a row were skipped because a gradient was not finite; 0: never",
-               &C::max_skipped_steps, 0, kMostSteps),
-       local(integer(kReports, "log-every",
-                     "log every N-th step, and always the first and the last; 0: about a hundred lines in all. "
-                     "--metrics has every step",
-                     &C::log_every, 0, kMostSteps)),
+       train_only(
+           integer(kReports, "max-skipped-steps",
+                   "fail after this many steps in a row were skipped because a gradient was not finite; 0: never",
+                   &C::max_skipped_steps, 0, kMaxSteps)),
+       train_only(
+           local(integer(kReports, "log-every",
+                         "log every N-th step, and always the first and the last; 0: about a hundred lines in all. "
+                         "--metrics has every step",
+                         &C::log_every, 0, kMaxSteps))),
        {kReports, "log-level", kLogLevelNames, "lowest level that is logged", read_level,
         [](const C& config) { return config.log_level; }, false},
        boolean(kReports, "debug-memory", "fill buffers with NaN before use and check the guard bytes at their ends",
                &C::debug_memory),
-       integer(kReports, "debug-replicas",
-               "every N steps, compare checksums of everything that must be identical on several ranks; 0: never",
-               &C::debug_replicas, 0, kMostSteps),
+       train_only(
+           integer(kReports, "debug-replicas",
+                   "every N steps, compare checksums of everything that must be identical on several ranks; 0: never",
+                   &C::debug_replicas, 0, kMaxSteps)),
        numeric({kReports, "stream-delay", "SEED",
                 "delay every stream at random, to expose races; results must not change", read_delay, print_delay,
                 false})});
@@ -291,7 +300,7 @@ std::vector<Flag> make_flags() {
   std::vector<Flag> flags;
   add_data_flags(flags);
   add_evaluation_flags(flags);
-  add_optimisation_flags(flags);
+  add_optimization_flags(flags);
   add_rank_flags(flags);
   add_checkpoint_flags(flags);
   add_report_flags(flags);
@@ -307,15 +316,7 @@ std::span<const Flag> train_flags() {
 }
 
 bool has_flag(FlagSet set, const Flag& flag) {
-  constexpr string_view kOfTraining[] = {"data-order",    "eval-data",    "eval-every", "grad-accum",
-                                         "reduce-dtype",  "reduce-every", "recompute",  "max-skipped-steps",
-                                         "offload",       "offload-dir",  "offload-io", "offload-check",
-                                         "offload-chunk", "cuda-graph",   "seed",       "host-memory",
-                                         "log-every",     "out",          "profile",    "profile-out"};
-  // Two whole groups, and single flags of groups that evaluation has too.
-  const bool is_of_training = flag.group == kOptimisation || flag.group == kCheckpoints ||
-                              std::ranges::find(kOfTraining, flag.name) != std::end(kOfTraining);
-  return set != FlagSet::eval || !is_of_training;
+  return set != FlagSet::eval || !(flag.is_train_only || flag.group == kOptimization || flag.group == kCheckpoints);
 }
 
 /// Texts, which every rank prints alike: equal settings are equal texts, and an error shows them as they are.
@@ -332,7 +333,7 @@ std::vector<ConfigField> result_fields(const TrainConfig& config) {
     // --seed and the sizes of batches are in the group of the data. The mesh is left out: a checkpoint records it
     // itself.
     const bool changes_results =
-        flag.group == kData || flag.group == kOptimisation || flag.name == "dtype" || flag.name == "reduce-dtype";
+        flag.group == kData || flag.group == kOptimization || flag.name == "dtype" || flag.name == "reduce-dtype";
     if (flag.is_shared && changes_results) fields.push_back({std::string(flag.name), flag.print(config)});
   }
   return fields;

@@ -2,10 +2,8 @@
 // from it.
 #pragma once
 
-#include <functional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "config/flag.h"
@@ -29,7 +27,7 @@ struct ConfigField {
 /// log level and delays.
 std::vector<ConfigField> shared_fields(const TrainConfig& config);
 
-/// Those of them that change what is computed: data, batches, seed, optimisation and precision. The others divide the
+/// Those of them that change what is computed: data, batches, seed, optimization and precision. The others divide the
 /// work or say where it is done.
 std::vector<ConfigField> result_fields(const TrainConfig& config);
 

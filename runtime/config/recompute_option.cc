@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kEvery = "every=";
 // Of any model: the number of blocks is not known yet.
-constexpr int kMostBlocks = 1 << 20;
+constexpr int kMaxBlocks = 1 << 20;
 
 }  // namespace
 
@@ -21,7 +21,7 @@ Recompute parse_recompute(std::string_view text) {
   if (text == "attention") return {Recompute::What::attention, 1};
   if (text.starts_with(kEvery)) {
     const auto number = text.substr(kEvery.size());
-    return {Recompute::What::blocks, static_cast<int>(parse_integer("recompute every", number, 1, kMostBlocks))};
+    return {Recompute::What::blocks, static_cast<int>(parse_integer("recompute every", number, 1, kMaxBlocks))};
   }
   throw UsageError(concat("--recompute is '", text, "'; give none, full, every=K (every K-th block) or attention"));
 }

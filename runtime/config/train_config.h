@@ -83,7 +83,7 @@ struct TrainConfig {
   int64_t eval_every = 0;    ///< steps; 0: only after the last one
   int64_t eval_batches = 0;  ///< of a step's size; 0: all of the data
 
-  // Optimisation.
+  // Optimization.
   int64_t steps = 100;
   double lr = 3e-4;
   double min_lr = 0;  ///< where the schedule ends

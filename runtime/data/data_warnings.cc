@@ -8,7 +8,7 @@
 namespace tessera::host {
 namespace {
 
-constexpr int64_t kMostOfBytes = 512;  // 256 bytes, and room for a few special tokens
+constexpr int64_t kMaxOfBytes = 512;  // 256 bytes, and room for a few special tokens
 
 // Empty unless every step trains on the same tokens.
 std::string repetition(const TokenSource& data, const DataUse& use) {
@@ -29,7 +29,7 @@ std::string repetition(const TokenSource& data, const DataUse& use) {
 std::vector<std::string> data_warnings(const TokenSource& data, const DataUse& use) {
   std::vector<std::string> warnings;
   if (const std::string doubt = data.doubt(); !doubt.empty()) warnings.push_back(doubt);
-  if (data.is_text() && use.vocab > kMostOfBytes)
+  if (data.is_text() && use.vocab > kMaxOfBytes)
     warnings.push_back(concat("the bytes of the text are its tokens, 256 of the ", use.vocab,
                               " that the model knows; a pretrained model does not know text in this form: write the "
                               "tokens of its own tokenizer as uint16 to a .bin (see docs/data.md)"));

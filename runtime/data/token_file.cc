@@ -1,4 +1,4 @@
-// Recognises token files. Nothing but the name and the first 8 KiB decides, in this order: the header of llm.c, formats
+// Recognizes token files. Nothing but the name and the first 8 KiB decides, in this order: the header of llm.c, formats
 // that are refused (NumPy, Parquet, archives), the name .bin or a zero byte (uint16), else text.
 //
 //     llm.c      int32 20240520 | int32 1 | int32 number of tokens | rest of 1024 bytes | uint16 tokens
@@ -26,7 +26,7 @@ constexpr int32_t kLlmcMagic = 20240520;
 constexpr int32_t kLlmcMagic32 = 20240801;  // the variant with uint32 tokens
 constexpr int32_t kLlmcVersion = 1;
 constexpr uint64_t kLlmcHeaderBytes = 256 * sizeof(int32_t);
-constexpr std::size_t kStartBytes = 8192;  // enough to recognise a format
+constexpr std::size_t kStartBytes = 8192;  // enough to recognize a format
 
 TokenFormat llmc_format(const ReadOnlyFile& file, std::span<const std::byte> start) {
   std::array<int32_t, 3> header{};  // magic, version, number of tokens; the rest is zero
@@ -76,7 +76,7 @@ void refuse_wide_tokens(const std::string& path, std::span<const std::byte> star
                        "write uint16 tokens: in NumPy tokens.astype('uint16').tofile('data.bin')"));
 }
 
-TokenFormat recognise(const ReadOnlyFile& file) {
+TokenFormat recognize(const ReadOnlyFile& file) {
   std::vector<std::byte> start(std::min<uint64_t>(file.num_bytes(), kStartBytes));
   file.read(0, start);
   int32_t magic = 0;
@@ -132,7 +132,7 @@ void refuse_other_formats(const std::string& path, std::span<const std::byte> st
 
 TokenFile::TokenFile(const std::string& path)
     : file_(path),
-      format_(recognise(file_)),
+      format_(recognize(file_)),
       num_tokens_((file_.num_bytes() - format_.data_begin) / format_.token_bytes) {}
 
 void TokenFile::read(uint64_t offset, std::span<int32_t> out) const {

@@ -25,7 +25,7 @@ struct TokenFormat {
 /// Throws UNSUPPORTED, naming the format, for a file that begins like one whose bytes are neither text nor tokens.
 void refuse_other_formats(const std::string& path, std::span<const std::byte> begin);
 
-/// An open file, recognised by its content:
+/// An open file, recognized by its content:
 ///  - an llm.c file: header 20240520, version 1, uint16 tokens, exactly as many as the header says;
 ///  - raw uint16: a name that ends in .bin, or a zero byte near the start;
 ///  - any other file: text, bytes are the tokens.

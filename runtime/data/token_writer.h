@@ -10,7 +10,7 @@
 namespace tessera::host {
 
 /// Largest number of tokens of a vocabulary whose tokens fit.
-inline constexpr int64_t kMostTokensOfAFile = int64_t{1} << 16;
+inline constexpr int64_t kMaxTokensOfAFile = int64_t{1} << 16;
 
 /// Writes an llm.c file: header and uint16 tokens. Throws what write_output() throws, and INVALID_ARGUMENT for more
 /// tokens than the header can count.

@@ -35,7 +35,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kMostBytes = 1 << 20;  // of output
+constexpr size_t kMaxBytes = 1 << 20;  // of output
 
 /// By them a process knows that it is a rank.
 constexpr std::string_view kRankVariables[] = {
@@ -75,7 +75,7 @@ class Pipe {
   void read_into(std::string& text) {
     std::array<char, 4096> piece;
     const ssize_t got = ::read(ends_[0], piece.data(), piece.size());
-    if (got > 0 && text.size() < kMostBytes) text.append(piece.data(), static_cast<size_t>(got));
+    if (got > 0 && text.size() < kMaxBytes) text.append(piece.data(), static_cast<size_t>(got));
     if (got == 0 || (got < 0 && errno != EINTR)) close_end(0);
   }
 

@@ -34,8 +34,8 @@ constexpr std::string_view kCompiler = "GCC " __VERSION__;
 using Level = Finding::Level;
 
 // A container of Docker has 64 MiB unless it is given more.
-constexpr uint64_t kLeastShm = uint64_t{256} << 20;
-constexpr uint64_t kLeastDisk = uint64_t{1} << 30;
+constexpr uint64_t kMinShm = uint64_t{256} << 20;
+constexpr uint64_t kMinDisk = uint64_t{1} << 30;
 // Without high-resolution timers a clock moves with the tick of the kernel, by 1 ms or more.
 constexpr int64_t kSlowClockNs = 1'000'000;  // its resolution
 
@@ -192,9 +192,9 @@ void examine_space(Findings& findings) {
     findings.push_back({"machine", name, is_small ? Level::warning : Level::ok,
                         concat(human_bytes(free_bytes), " free of ", human_bytes(all)), is_small ? remedy : ""});
   };
-  add("/dev/shm", "/dev/shm", kLeastShm,
+  add("/dev/shm", "/dev/shm", kMinShm,
       "NCCL connects GPUs of one machine through it; give the container more, such as docker run --shm-size=1g.");
-  add(".", "disk of this folder", kLeastDisk,
+  add(".", "disk of this folder", kMinDisk,
       "Checkpoints and --offload-dir need space; free some, or name folders on another disk.");
 }
 

@@ -23,6 +23,7 @@
 #include "program/collective_operands.h"
 #include "program/lower_op.h"
 #include "tessera/error.hpp"
+#include "tessera/ranges.hpp"
 
 namespace tessera::host {
 namespace {
@@ -211,12 +212,9 @@ struct CommandBuilder {
   }
 
   void build_transfers(Command& command, const Action& action) {
-    size_t next_peer = 0;
-    for (const uint32_t role : {TSR_ROLE_SOURCE, TSR_ROLE_DESTINATION})
-      for (const Binding& b : action.bindings)
-        if (TSR_SLOT_ROLE(b.slot) == role)
-          command.transfers.push_back(
-              {pointer(b), b.num_elements, action.peers.at(next_peer++), role == TSR_ROLE_DESTINATION ? 1u : 0u});
+    for (const Message& message : messages_of(action))
+      command.transfers.push_back(
+          {pointer(*message.binding), message.binding->num_elements, message.peer, message.is_receive ? 1u : 0u});
     command.collective.transfers = command.transfers.data();
     command.collective.num_transfers = command.transfers.size();
   }
@@ -242,8 +240,7 @@ struct CommandBuilder {
       const Buffer& buffer = program.buffer(b.buffer);
       auto* begin = static_cast<std::byte*>(context.pointer(buffer, memory));
       const uint64_t end = buffer.num_bytes();  // the bytes up to the next buffer belong to none
-      const uint64_t guard =
-          (end + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment - end + debug.guard_bytes;
+      const uint64_t guard = round_up<uint64_t>(end, kBufferAlignment) - end + debug.guard_bytes;
       if (life->second.first == position) {
         command.fills.push_back({begin, 0xFF, buffer.num_bytes()});
         if (debug.guard_bytes) command.fills.push_back({begin + end, RedZone::kByte, guard});

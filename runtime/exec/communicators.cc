@@ -7,11 +7,6 @@
 
 #include "exec/communicators.h"
 
-#include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <utility>
-
 #include "base/concat.h"
 #include "guard/call_watch.h"
 #include "guard/cancel_watch.h"

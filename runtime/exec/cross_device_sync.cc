@@ -28,7 +28,7 @@ class SyncToHost final : public CrossDeviceSync {
     const std::lock_guard lock(mutex_);
     has_happened_ = false;
   }
-  bool is_signalled() const override {
+  bool is_signaled() const override {
     const std::lock_guard lock(mutex_);
     return has_happened_ || is_released_;
   }
@@ -80,10 +80,10 @@ class SyncToDevice final : public CrossDeviceSync {
   void signal(const RankStream& stream) override { call(stream.api().host_function, stream.handle, &on_signal, this); }
   void wait(const RankStream& stream) override { call(api_->wait, stream.handle, semaphore_, run_); }
   void begin_run() override { ++run_; }
-  bool is_signalled() const override { return signalled_ == run_; }
+  bool is_signaled() const override { return signaled_ == run_; }
   void release() override {
     end_with(api_->signal, semaphore_, run_);
-    signalled_ = run_;
+    signaled_ = run_;
   }
 
  private:
@@ -95,7 +95,7 @@ class SyncToDevice final : public CrossDeviceSync {
   const tsr_device_semaphore* const api_;
   tsr_semaphore* semaphore_ = nullptr;
   uint32_t run_ = 0;
-  std::atomic<uint32_t> signalled_{0};
+  std::atomic<uint32_t> signaled_{0};
 };
 
 }  // namespace

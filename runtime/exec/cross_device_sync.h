@@ -18,7 +18,7 @@ class CrossDeviceSync {
   /// To be called before anything of a run is issued. [control-thread]
   virtual void begin_run() = 0;
   /// True after the signal, or a release, in this run. [any-thread]
-  virtual bool is_signalled() const = 0;
+  virtual bool is_signaled() const = 0;
   /// After an error: all waits of this run, present and future, end. A waiting stream of the host fails. [any-thread]
   virtual void release() = 0;
 };

@@ -33,7 +33,7 @@ constexpr int64_t kPollMs = 10;
 constexpr size_t kMaxPendingLaunches = 1000;
 /// More than any action makes: a loss in chunks some 40, attention in parts as many.
 constexpr size_t kMaxLaunchesOfAction = 60;
-/// Maximum number of actions that are issued after one that waits at an unsignalled semaphore.
+/// Maximum number of actions that are issued after one that waits at an unsignaled semaphore.
 constexpr size_t kMaxAfterWait = kMaxPendingLaunches / kMaxLaunchesOfAction;
 
 /// False after `timeout_ms`; throws the stream's error.
@@ -61,7 +61,7 @@ Executable::Executable(const Program& program, const MemoryPlan& memory, Executi
   if (!commands_.syncs.empty() || std::ranges::any_of(commands_.list, is_collective)) load_kernels();
 }
 
-/// CUDA may load a kernel lazily at its first launch, and synchronise all streams to do so, which deadlocks with a
+/// CUDA may load a kernel lazily at its first launch, and synchronize all streams to do so, which deadlocks with a
 /// stream that waits for something else: at a semaphore, or in a collective for a rank that cannot come before this one
 /// has gone on. So all kernels are captured up front into a graph that is never launched. If that fails, they are
 /// loaded when they first run.
@@ -139,13 +139,13 @@ void Executable::issue_work(Command& command) {
 }
 
 void Executable::issue_all(const Cancelled& cancelled, StepMarks* marks, ProgressClock* progress) {
-  size_t waiting = 0;  // the first action that may be waiting at an unsignalled semaphore
+  size_t waiting = 0;  // the first action that may be waiting at an unsignaled semaphore
   for (size_t i = 0; i < commands_.list.size(); ++i) {
     while (waiting < i) {
-      const CrossDeviceSync* const sync = unsignalled_sync(*commands_.list[waiting]);
+      const CrossDeviceSync* const sync = unsignaled_sync(*commands_.list[waiting]);
       if (sync && i - waiting < kMaxAfterWait) break;
       if (sync)
-        wait_until_signalled(*sync, cancelled);
+        wait_until_signaled(*sync, cancelled);
       else
         ++waiting;
     }
@@ -200,17 +200,17 @@ std::vector<uint32_t> Executable::write_sums() const {
   return sums;
 }
 
-const CrossDeviceSync* Executable::unsignalled_sync(const Command& command) const {
+const CrossDeviceSync* Executable::unsignaled_sync(const Command& command) const {
   if (command.stream.device != &context_.device()) return nullptr;  // the host's streams take any number of actions
-  const auto unsignalled =
-      std::ranges::find_if(command.awaited_syncs, [](const CrossDeviceSync* sync) { return !sync->is_signalled(); });
-  return unsignalled == command.awaited_syncs.end() ? nullptr : *unsignalled;
+  const auto unsignaled =
+      std::ranges::find_if(command.awaited_syncs, [](const CrossDeviceSync* sync) { return !sync->is_signaled(); });
+  return unsignaled == command.awaited_syncs.end() ? nullptr : *unsignaled;
 }
 
 /// Throws errors that occur meanwhile.
-void Executable::wait_until_signalled(const CrossDeviceSync& sync, const Cancelled& cancelled) const {
+void Executable::wait_until_signaled(const CrossDeviceSync& sync, const Cancelled& cancelled) const {
   auto question = Clock::now() + kQuestion;
-  while (!sync.is_signalled()) {
+  while (!sync.is_signaled()) {
     for (const RankStream& stream : commands_.streams)
       is_done(stream, 0);
     context_.comms().check();
@@ -239,7 +239,7 @@ void Executable::run(const Cancelled& cancelled, StepTimes* times) {
     for (const auto& command : commands_.list)
       if (command->comm) command->collective.sequence = command->comm->num_collectives++;
     const bool is_step = program_.purpose == TSR_PURPOSE_STEP;
-    // Not the first run, in which libraries initialise lazily.
+    // Not the first run, in which libraries initialize lazily.
     const bool is_captured = has_run_ && !has_tried_capture_ && !times && is_step && context_.captures();
     if (((graph_ && !times) || is_captured) && first_write_ != kNone) before_write_();  // a capture cannot wait
     if (is_captured) capture(cancelled);

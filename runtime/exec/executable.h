@@ -60,8 +60,8 @@ class Executable {
   void issue_work(Command& command);
   void take_sums(Command& command);
   void issue_all(const Cancelled& cancelled, StepMarks* marks, ProgressClock* progress);
-  const CrossDeviceSync* unsignalled_sync(const Command& command) const;
-  void wait_until_signalled(const CrossDeviceSync& sync, const Cancelled& cancelled) const;
+  const CrossDeviceSync* unsignaled_sync(const Command& command) const;
+  void wait_until_signaled(const CrossDeviceSync& sync, const Cancelled& cancelled) const;
   void capture(const Cancelled& cancelled);
   void finish(const Cancelled& cancelled, bool is_graph);
   void check_deadline(Clock::time_point start) const;

@@ -3,7 +3,6 @@
 
 #include "exec/file_transfer.h"
 
-#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -18,7 +17,7 @@ struct Blocks {
 
 Blocks blocks_around(uint64_t offset, uint64_t num_bytes) {
   const uint64_t begin = offset / kBlockBytes * kBlockBytes;
-  const uint64_t end = (offset + num_bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
+  const uint64_t end = whole_blocks(offset + num_bytes);
   return {begin, offset - begin, std::vector<std::byte>(end - begin)};
 }
 

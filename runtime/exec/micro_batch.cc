@@ -27,8 +27,8 @@ const InputValues& input_values(const InputBuffer& input, std::span<const MicroB
 }
 
 void check_batches(const Program& program, std::span<const MicroBatch> micro_batches) {
-  if (micro_batches.size() != program.shape.num_micro_batches)
-    throw Error(TSR_E_INVALID_ARGUMENT, concat("a step takes ", program.shape.num_micro_batches,
+  if (micro_batches.size() != program.step_config.num_micro_batches)
+    throw Error(TSR_E_INVALID_ARGUMENT, concat("a step takes ", program.step_config.num_micro_batches,
                                                " micro-batches and was given ", micro_batches.size()));
   const size_t num_inputs = program.model->inputs().size();
   for (const MicroBatch& batch : micro_batches)

@@ -211,7 +211,7 @@ void RankRuntime::read_values(const Buffer& buffer, uint64_t offset, std::span<f
   std::ranges::copy(widen(halves, buffer.dtype), values.begin());
 }
 
-void RankRuntime::initialise(const ParameterSource& values, Progress* progress) {
+void RankRuntime::initialize(const ParameterSource& values, Progress* progress) {
   zero_state();
   const Program& program = programs_.first();
   std::vector<float> piece_values;

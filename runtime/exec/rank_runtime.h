@@ -83,9 +83,9 @@ class RankRuntime {
 
   /// Fills every persistent buffer: parameters from `values`, pads, optimizer state and the step count with zero; then
   /// runs `init`. `progress`, if any, counts homes.
-  void initialise(const ParameterSource& values, Progress* progress = nullptr);
+  void initialize(const ParameterSource& values, Progress* progress = nullptr);
 
-  /// What initialise() is made of, for state that was saved. First: zeroes everything persistent but these places,
+  /// What initialize() is made of, for state that was saved. First: zeroes everything persistent but these places,
   /// which are written next.
   void zero_state(std::span<const StatePlace> but_for = {});
   /// Last, once homes and the step count are written: runs `init`.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <vector>
 
 #include "model/philox.h"
 #include "tessera/error.hpp"
@@ -44,7 +45,7 @@ int32_t Sampler::next(std::span<const float> logits) {
   if (options_.temperature == 0) return static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin());
   const std::vector<int32_t> tokens = candidates(logits, options_.top_k);
   const double largest = logits[static_cast<size_t>(tokens[0])];
-  std::vector<double> sums;  // of probabilities up to each token, not normalised
+  std::vector<double> sums;  // of probabilities up to each token, not normalized
   for (const int32_t token : tokens)
     sums.push_back((sums.empty() ? 0 : sums.back()) +
                    std::exp((logits[static_cast<size_t>(token)] - largest) / options_.temperature));

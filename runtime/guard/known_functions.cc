@@ -6,6 +6,7 @@
 
 #include <link.h>
 
+#include <atomic>
 #include <cstring>
 #include <mutex>
 

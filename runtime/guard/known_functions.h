@@ -2,7 +2,6 @@
 // needs no lock.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <span>
 #include <string>

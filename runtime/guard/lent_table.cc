@@ -7,6 +7,8 @@
 
 #include "guard/lent_table.h"
 
+#include <atomic>
+
 #include "base/concat.h"
 #include "guard/call_watch.h"
 #include "guard/known_functions.h"

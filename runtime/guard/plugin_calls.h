@@ -10,7 +10,6 @@
 #include <cxxabi.h>
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>

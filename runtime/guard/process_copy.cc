@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <string_view>
 
 #include "base/concat.h"
 #include "base/ending.h"

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "base/concat.h"
@@ -117,20 +118,20 @@ void check_num_actions(const TrainConfig& config, const Architecture& architectu
                           " or less, with a larger --batch-size or more ranks instead"));
 }
 
-StepConfig step_shape(const TrainConfig& config) {
-  StepConfig shape;
-  shape.dtype = dtype_of(config.dtype);
-  shape.reduce_dtype = dtype_of(config.reduce_dtype);
-  shape.num_micro_batches = static_cast<uint32_t>(config.grad_accum);
-  shape.reduce_every = config.reduce_every == ReduceEvery::step ? TSR_EVERY_STEP : TSR_EVERY_MICRO_BATCH;
-  shape.optimizer = config.optimizer == OptimizerKind::adamw ? TSR_OP_ADAMW : TSR_OP_SGD;
-  shape.beta1 = config.beta1;
-  shape.beta2 = config.beta2;
-  shape.epsilon = config.eps;
-  shape.weight_decay = config.weight_decay;
-  shape.max_norm = config.clip;
-  shape.recompute = config.recompute;
-  return shape;
+StepConfig step_config(const TrainConfig& config) {
+  StepConfig step_config;
+  step_config.dtype = dtype_of(config.dtype);
+  step_config.reduce_dtype = dtype_of(config.reduce_dtype);
+  step_config.num_micro_batches = static_cast<uint32_t>(config.grad_accum);
+  step_config.reduce_every = config.reduce_every == ReduceEvery::step ? TSR_EVERY_STEP : TSR_EVERY_MICRO_BATCH;
+  step_config.optimizer = config.optimizer == OptimizerKind::adamw ? TSR_OP_ADAMW : TSR_OP_SGD;
+  step_config.beta1 = config.beta1;
+  step_config.beta2 = config.beta2;
+  step_config.epsilon = config.eps;
+  step_config.weight_decay = config.weight_decay;
+  step_config.max_norm = config.clip;
+  step_config.recompute = config.recompute;
+  return step_config;
 }
 
 void freeze(Model& model, const std::vector<std::string>& patterns) {
@@ -200,10 +201,10 @@ Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
   job.named = resolve_model(job.config, log);
   job.config.seq_len = resolve_seq_len(job.config, job.architecture().inputs());
   check_num_actions(job.config, job.architecture());
-  job.shape = step_shape(job.config);
+  job.step_config = step_config(job.config);
   // The loss is a mean over all tokens of the step, so sums over micro-batches and ranks need no division after them.
   const BatchShape batch{job.config.batch_size, job.config.seq_len, 1.0 / static_cast<double>(job.tokens_per_step()),
-                         job.shape.dtype};
+                         job.step_config.dtype};
   job.model = job.architecture().build(batch);
   if (job.trains)
     freeze(job.model, job.config.freeze);
@@ -302,8 +303,20 @@ CompileInput compile_input(const Job& job, std::span<const StrategyOnAxis> strat
   if (!job.computes_on_host() && !optional_table<tsr_device_semaphore>(*device, TSR_DEVICE_SEMAPHORE))
     limits.host_obstacle = concat("the streams of --device ", job.plugins.device.name,
                                   " cannot wait for the host (it has no " TSR_DEVICE_SEMAPHORE ")");
-  return {job.model,  job.mesh,      job.shape, strategies, describe_op, describe_collective,      guard_bytes,
-          job.staged, job.evaluates, log,       policies,   limits,      job.config.offload_chunk, job.trains};
+  return {.model = job.model,
+          .mesh = job.mesh,
+          .step_config = job.step_config,
+          .strategies = strategies,
+          .describe_op = describe_op,
+          .describe_collective = describe_collective,
+          .guard_bytes = guard_bytes,
+          .staged = job.staged,
+          .evaluates = job.evaluates,
+          .log = log,
+          .policies = policies,
+          .offload_limits = limits,
+          .chunk_bytes = job.config.offload_chunk,
+          .trains = job.trains};
 }
 
 }  // namespace tessera::host

@@ -2,8 +2,7 @@
 #pragma once
 
 #include <memory>
-#include <optional>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/log.h"
@@ -30,7 +29,7 @@ struct Job {
   Mesh mesh;
   NamedArchitecture named;  ///< what --model names
   Model model;
-  StepConfig shape;
+  StepConfig step_config;
   bool evaluates = false;  ///< something asks for an evaluation; else its program is not compiled
   bool trains = true;      ///< false: it only evaluates, and no parameter has a gradient or optimizer state
 

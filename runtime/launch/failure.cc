@@ -31,7 +31,7 @@ namespace {
 
 using How = RankEnd::How;
 
-constexpr size_t kMostLines = 8;       // for ranks that only reported
+constexpr size_t kMaxLines = 8;        // for ranks that only reported
 constexpr size_t kLongestText = 4000;  // of a sentence
 // torchrun polls its processes every 0.1 s, and its times are whole seconds.
 constexpr std::time_t kEchoSeconds = 3;
@@ -221,7 +221,7 @@ std::string failure_block(std::span<const RankEnd> ends, bool has_steps) {
       same.push_back(end.who.rank);
     else if (is_told(*end.failure))
       told.push_back(end.who.rank);
-    else if (num_lines++ < kMostLines)
+    else if (num_lines++ < kMaxLines)
       text += concat("\n  reported by:  ", rank_name(end.who), ": ", end.failure->sentence);
     else
       more.push_back(end.who.rank);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "base/log.h"
 #include "launch/key_value_store.h"

@@ -73,6 +73,7 @@ void say_signal(std::string_view before, int signal, std::string_view after) {
 void end_by_signal(int signal, bool says) {
   if (says) say_signal("ended by signal ", signal, "");
   ending->is_told = true;
+  host_ends_process = true;  // a handler may run in a plugin's call
   act(signal, SIG_DFL);
   sigset_t set;
   sigemptyset(&set);

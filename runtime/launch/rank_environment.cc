@@ -16,8 +16,6 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <limits>
-#include <vector>
 
 #include "base/concat.h"
 #include "base/sha256.h"

@@ -25,7 +25,9 @@ namespace tessera::host {
 namespace {
 
 constexpr std::array kRunSignals = {SIGTERM, SIGINT, SIGUSR1};
-const int kWake = SIGRTMIN;  // sent to the thread alone, at the end
+// Sent to the thread alone, at the end. Not one of those that queue: they need a place, of which ulimit -i may leave
+// none.
+constexpr int kWake = SIGURG;
 
 }  // namespace
 

@@ -85,14 +85,13 @@ Addresses FirstFit::operator()(uint64_t limit, uint64_t max_top) {
   for (const uint32_t i : order) {
     if (num_bytes[i] == 0 || result.top > max_top) break;
     uint64_t& address = result.address[i];
+    const auto lowest_gap = [&] { return ranges.lowest_gap(base, num_bytes[i], live_ranges[i].alignment); };
     ranges.start_query();
-    const uint64_t alignment = live_ranges[i].alignment;
-    if (base + num_bytes[i] <= limit) interference.unordered(i, avoid);
-    address = ranges.lowest_gap(base, num_bytes[i], alignment);
-    if (address + num_bytes[i] > limit) {
-      ranges.start_query();
-      interference.unorderable(i, avoid);
-      address = ranges.lowest_gap(base, num_bytes[i], alignment);
+    interference.unorderable(i, avoid);
+    address = lowest_gap();
+    if (address + num_bytes[i] <= limit) {  // else one without a wait is beyond it too
+      interference.orderable(i, avoid);
+      if (const uint64_t without_wait = lowest_gap(); without_wait + num_bytes[i] <= limit) address = without_wait;
     }
     interference.add(i);
     ranges.give(i, {address, address + num_bytes[i]});

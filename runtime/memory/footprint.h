@@ -3,6 +3,7 @@
 
 #include "program/program.h"
 #include "tessera/error.hpp"
+#include "tessera/ranges.hpp"
 
 namespace tessera::host {
 
@@ -20,7 +21,7 @@ inline uint64_t footprint_bytes(const Buffer& buffer, uint64_t guard_bytes) {
     throw Error(TSR_E_INVALID_ARGUMENT, "buffer " + buffer.name + " has " + std::to_string(buffer.num_elements) +
                                             " elements; the limit is " + std::to_string(kMaxElements));
   const uint64_t alignment = buffer.memory == TSR_MEMORY_FILE ? kFileAlignment : kBufferAlignment;
-  return (buffer.num_bytes() + guard_bytes + alignment - 1) / alignment * alignment;
+  return round_up(buffer.num_bytes() + guard_bytes, alignment);
 }
 
 }  // namespace tessera::host

@@ -7,7 +7,8 @@
 //
 // Overlap in list order is not everything. Streams run concurrently, so a buffer whose last use comes earlier in the
 // list may still be in use. For each buffer the planner needs two sets of those that are placed already:
-// - unordered: those that the program, as it is, neither finishes before this one starts nor starts after it ends;
+// - orderable: those that the program, as it is, neither finishes before this one starts nor starts after it ends, and
+//   that an added wait could order;
 // - unorderable: those that no added wait could order. These are the ones alive at the same time, and those whose last
 //   use is a send: a wait for a send is a wait for another rank, and may close a cycle. (Of 120 random programs 19
 //   deadlocked before this rule.)

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "memory/footprint.h"
@@ -49,10 +48,10 @@ class Interference {
     later_unordered(live_range, sends_of(live_ranges_[live_range].last_uses), visit);
   }
 
-  /// Calls visit(index) for all that the program, as it is, does not order with this one. May visit one twice.
+  /// Calls visit(index) for all others that the program, as it is, does not order with this one. May visit one twice,
+  /// and some of those that no wait could order.
   template <class Visit>
-  void unordered(uint32_t live_range, Visit&& visit) const {
-    alive_together(live_range, visit);
+  void orderable(uint32_t live_range, Visit&& visit) const {
     earlier_unordered(live_range, last_uses_, visit);
     later_unordered(live_range, live_ranges_[live_range].last_uses, visit);
   }

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <map>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "memory/footprint.h"
@@ -12,6 +11,8 @@
 
 namespace tessera::host {
 
+/// Ratio of an arena to the live peak up to which addresses that need no wait are preferred.
+inline constexpr double kDeviceBudget = 1.02;
 /// The host's memory is planned with at least this budget: there is plenty of it, and waits between collectives are
 /// costly.
 inline constexpr double kHostBudget = 4;
@@ -50,6 +51,7 @@ struct MemoryPlan {
 ///  - Addresses that need no wait are preferred as long as the arena stays within `budget` times the live peak, or
 ///    within what waits everywhere would need. The added waits become dependencies of the programs.
 /// Offline first fit, largest first. `guard_bytes` are left free after every buffer (debug mode). Deterministic.
-std::vector<MemoryPlan> plan_memory(std::span<Program* const> programs, double budget = 1.02, uint64_t guard_bytes = 0);
+std::vector<MemoryPlan> plan_memory(std::span<Program* const> programs, double budget = kDeviceBudget,
+                                    uint64_t guard_bytes = 0);
 
 }  // namespace tessera::host

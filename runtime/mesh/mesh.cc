@@ -1,5 +1,5 @@
 // A rank is its coordinates read as a mixed-radix number, the last axis fastest: with pp=2,dp=3 rank 4 is pp=1, dp=1.
-// So the innermost axis connects neighbouring ranks, which launchers put on one machine; it should be the axis that
+// So the innermost axis connects neighboring ranks, which launchers put on one machine; it should be the axis that
 // communicates most.
 //
 //     pp\dp   0  1  2

@@ -33,7 +33,8 @@ struct ConfigFile::Object {
 
 ConfigFile::ConfigFile(const std::string& path)
     : path_(path),
-      object_(std::make_unique<Object>(parse_strict_json(read_text_file(path, kMaxFileBytes), path, kMaxDepth))) {}
+      contents_(read_text_file(path, kMaxFileBytes)),
+      object_(std::make_unique<Object>(parse_strict_json(contents_, path, kMaxDepth))) {}
 
 ConfigFile::~ConfigFile() = default;
 

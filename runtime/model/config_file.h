@@ -19,6 +19,8 @@ class ConfigFile {
   ~ConfigFile();
 
   const std::string& path() const { return path_; }
+  /// The whole file, as it was read.
+  const std::string& contents() const { return contents_; }
   bool has(const char* key) const;
   /// A whole number from 1 to `max`; throws INVALID_ARGUMENT when it is missing or another.
   int64_t extent(const char* key, int64_t max) const;
@@ -40,7 +42,7 @@ class ConfigFile {
 
   [[noreturn]] static void refuse_with(tsr_status code, const std::string& message);
 
-  std::string path_;
+  std::string path_, contents_;
   std::unique_ptr<Object> object_;
 };
 

@@ -15,7 +15,7 @@ namespace tessera::host {
 
 namespace {
 
-constexpr uint64_t kLeastOfAThread = 1 << 14;  // made in half a millisecond; a thread starts in a tenth of that
+constexpr uint64_t kMinOfAThread = 1 << 14;  // made in half a millisecond; a thread starts in a tenth of that
 
 void make(uint64_t seed, std::string_view parameter, const InitialRule& rule, uint64_t offset, std::span<float> out) {
   fill_normal(seed, parameter, offset, out);
@@ -40,7 +40,7 @@ void InitialValues::read(std::string_view parameter, uint64_t offset, std::span<
     std::fill(out.begin(), out.end(), rule.mean);
     return;
   }
-  const uint64_t share = std::max(kLeastOfAThread, (out.size() + num_threads_ - 1) / num_threads_);
+  const uint64_t share = std::max(kMinOfAThread, (out.size() + num_threads_ - 1) / num_threads_);
   std::vector<std::jthread> others;
   for (uint64_t begin = share; begin < out.size(); begin += share)
     others.emplace_back([=, this, &rule, part = out.subspan(begin, std::min(share, out.size() - begin))] {

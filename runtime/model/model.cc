@@ -57,16 +57,13 @@ uint64_t Model::num_trainable_elements() const {
 }
 
 void lay_out_units(Model& model) {
-  const auto align = [](uint64_t n) {
-    return (n + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment;
-  };
   for (Unit& unit : model.units) {
     std::stable_partition(unit.parameters.begin(), unit.parameters.end(),
                           [&](int p) { return model.parameters[p].trainable; });
     uint64_t offset = 0;
     for (int p : unit.parameters) {
       model.parameters[p].unit_offset = offset;
-      offset += align(model.parameters[p].num_elements);
+      offset += model.parameters[p].padded_elements();
     }
     unit.num_elements = offset;
   }

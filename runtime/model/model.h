@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tessera/program.h"
+#include "tessera/ranges.hpp"
 
 namespace tessera::host {
 
@@ -51,6 +52,8 @@ struct Parameter {
   InitialRule initial = {};
 
   std::vector<int64_t> shape() const;
+  /// In its unit's flat buffers.
+  uint64_t padded_elements() const { return round_up(num_elements, kParameterAlignment); }
 };
 
 /// Parameters that are sharded together, laid out once: in model order, trainable then frozen.

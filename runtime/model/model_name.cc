@@ -1,5 +1,5 @@
 // Tells what --model was meant to be. The name of a size, a folder, an id of the Hugging Face hub and an address look
-// alike, and each mistake has another remedy: so the kind of mistake is recognised first and then answered with what to
+// alike, and each mistake has another remedy: so the kind of mistake is recognized first and then answered with what to
 // type. A folder that is named like a size (gpt2) wins, since that is where `hf download` puts the weights.
 
 #include "model/model_name.h"
@@ -159,6 +159,7 @@ NamedArchitecture find_architecture(const std::string& given) {
   const ConfigFile file(given + "/config.json");
   NamedArchitecture found;
   found.architecture = family_of(file).from_config(file, found.warnings);
+  found.config = file.contents();
   return found;
 }
 

@@ -7,7 +7,7 @@
 
 namespace tessera::host {
 
-/// The one way to obtain parameter values: initialisation, weight files and saved states are sources. A rank reads the
+/// The one way to obtain parameter values: initialization, weight files and saved states are sources. A rank reads the
 /// ranges it owns, so no rank holds the whole model.
 class ParameterSource {
  public:

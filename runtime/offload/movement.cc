@@ -29,7 +29,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <utility>
 #include <vector>
 
 #include "memory/footprint.h"
@@ -39,6 +38,7 @@
 #include "offload/visits.h"
 #include "program/collective_operands.h"
 #include "tessera/error.hpp"
+#include "tessera/ranges.hpp"
 
 namespace tessera::host {
 namespace {
@@ -95,7 +95,7 @@ class Mover {
     if (!buffer.persistent || leaves_.at(item).begin()->second->memory != TSR_MEMORY_FILE) return access;
     const uint64_t block = kFileAlignment / TSR_NUM_BYTES(buffer.dtype, 1);
     const uint64_t begin = access.begin / block * block;
-    const uint64_t end = std::min((access.end + block - 1) / block * block, buffer.num_elements);
+    const uint64_t end = std::min(round_up(access.end, block), buffer.num_elements);
     const bool is_whole = begin == access.begin && end == access.end;
     return {access.action, begin, end, !is_whole && access.mode == TSR_MODE_WRITE ? TSR_MODE_ADD : access.mode};
   }

@@ -44,7 +44,6 @@ struct Stays {
   std::vector<uint64_t> bounds;
   std::vector<Stay> all;
 
-  size_t num_atoms() const { return bounds.empty() ? 0 : bounds.size() - 1; }
   /// Calls `visit(atom, access)` for every atom of every access, in order; the squares are left out.
   void for_each_atom(const Stay& stay, const std::function<void(size_t, const Access&)>& visit) const;
 };

@@ -18,7 +18,6 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <tuple>
 
 #include "memory/footprint.h"
 #include "memory/live_ranges.h"
@@ -63,7 +62,7 @@ std::optional<Key> key_of(const Program& program, uint64_t index, const ComputeS
   if (action.kind == TSR_ACTION_SUM_SQUARES || action.kind == TSR_ACTION_OPTIMIZER)
     return Key{TSR_VISIT_UPDATE, action.kind, -1, -1, action.home};
   if (action.kind == TSR_ACTION_CAST && index < compute.begin)
-    return Key{TSR_VISIT_OTHER, action.kind, -1, -1, action.find(TSR_SLOT(TSR_ROLE_SOURCE, 0))->buffer};
+    return Key{TSR_VISIT_OTHER, action.kind, -1, -1, action.find(kSource)->buffer};
   if (action.kind == TSR_ACTION_CLIP) return Key{TSR_VISIT_OTHER, action.kind, -1, -1, 0};
   return std::nullopt;
 }

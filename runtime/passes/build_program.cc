@@ -43,7 +43,7 @@ class ProgramBuilder {
     if (trains) add_gradient_buffers(program_, state_);
     cast_values();
     zero_accumulators(trains);
-    for (uint32_t mb = 0; mb < program_.shape.num_micro_batches; ++mb)
+    for (uint32_t mb = 0; mb < program_.step_config.num_micro_batches; ++mb)
       micro_batch(static_cast<int>(mb), trains);
     if (trains) step_actions();
   }
@@ -56,14 +56,14 @@ class ProgramBuilder {
   /// Homes are float32; another compute dtype is cast from them at the start of every program.
   void cast_values() {
     copies_ = state_.values;
-    if (program_.shape.dtype == TSR_F32) return;
+    if (program_.step_config.dtype == TSR_F32) return;
     for (size_t u = 0; u < state_.values.size(); ++u) {
       if (!state_.values[u]) continue;
       const Buffer home = program_.buffer(state_.values[u]);
-      copies_[u] = add_buffer(home.name, TSR_BUFFER_GATHERED, program_.shape.dtype, home.num_elements, false);
+      copies_[u] = add_buffer(home.name, TSR_BUFFER_GATHERED, program_.step_config.dtype, home.num_elements, false);
       Action& cast = append(TSR_ACTION_CAST);
-      bind_whole(cast, TSR_SLOT(TSR_ROLE_SOURCE, 0), TSR_MODE_READ, state_.values[u]);
-      bind_whole(cast, TSR_SLOT(TSR_ROLE_DESTINATION, 0), TSR_MODE_WRITE, copies_[u]);
+      bind_whole(cast, kSource, TSR_MODE_READ, state_.values[u]);
+      bind_whole(cast, kDestination, TSR_MODE_WRITE, copies_[u]);
     }
   }
 
@@ -89,7 +89,7 @@ class ProgramBuilder {
 
   void zero_accumulators(bool trains) {
     Action& zero = append(TSR_ACTION_ZERO);
-    bind_whole(zero, TSR_SLOT(TSR_ROLE_DESTINATION, 0), TSR_MODE_WRITE, state_.loss);
+    bind_whole(zero, kDestination, TSR_MODE_WRITE, state_.loss);
     if (trains) bind_limbs(zero, TSR_SLOT(TSR_ROLE_DESTINATION, 1), TSR_MODE_WRITE);
     if (state_.correct)
       bind_whole(zero, TSR_SLOT(TSR_ROLE_DESTINATION, trains ? 2 : 1), TSR_MODE_WRITE, state_.correct);
@@ -228,10 +228,10 @@ class ProgramBuilder {
       Action& add = append(TSR_ACTION_ADD_INTO);
       add.micro_batch = mb;
       add.home = program_.homes[p].id;
-      bind(add, TSR_SLOT(TSR_ROLE_SOURCE, 0), TSR_MODE_READ, state_.micro_batch_gradients[mb][parameter.unit],
-           parameter.unit_offset, parameter.num_elements);
-      bind(add, TSR_SLOT(TSR_ROLE_DESTINATION, 0), TSR_MODE_ADD, state_.gradients[parameter.unit],
-           parameter.unit_offset, parameter.num_elements);
+      bind(add, kSource, TSR_MODE_READ, state_.micro_batch_gradients[mb][parameter.unit], parameter.unit_offset,
+           parameter.num_elements);
+      bind(add, kDestination, TSR_MODE_ADD, state_.gradients[parameter.unit], parameter.unit_offset,
+           parameter.num_elements);
     }
   }
 
@@ -243,7 +243,7 @@ class ProgramBuilder {
   /// and counts the good steps. Everything that changes from step to step (coefficient, step count, learning rate) is
   /// read from memory. So the program of all steps is one, and a captured graph of it stays valid.
   void step_actions() {
-    const uint32_t src = TSR_SLOT(TSR_ROLE_SOURCE, 0);
+    const uint32_t src = kSource;
     const auto scalar = [](uint32_t index) { return TSR_SLOT(TSR_ROLE_SCALAR, index); };
     for (const Home& home : program_.homes) {
       if (!home.roles[TSR_HOME_GRADIENT].buffer) continue;
@@ -262,7 +262,7 @@ class ProgramBuilder {
       Action& update = append(TSR_ACTION_OPTIMIZER);
       update.home = home.id;
       update.flags = TSR_ACTION_PREDICATED;
-      bind_role(update, TSR_SLOT(TSR_ROLE_DESTINATION, 0), TSR_MODE_ADD, home.roles[TSR_HOME_VALUE]);
+      bind_role(update, kDestination, TSR_MODE_ADD, home.roles[TSR_HOME_VALUE]);
       bind_role(update, src, TSR_MODE_READ, home.roles[TSR_HOME_GRADIENT]);
       bind_role(update, TSR_SLOT(TSR_ROLE_STATE, 0), TSR_MODE_ADD, home.roles[TSR_HOME_M]);
       bind_role(update, TSR_SLOT(TSR_ROLE_STATE, 1), TSR_MODE_ADD, home.roles[TSR_HOME_V]);
@@ -283,13 +283,14 @@ class ProgramBuilder {
 
 }  // namespace
 
-Program build_program(const Model& model, const Mesh& mesh, const Coordinates& coordinates, const StepConfig& shape,
-                      const Layout& layout, uint32_t purpose, const DescribeOp& describe) {
+Program build_program(const Model& model, const Mesh& mesh, const Coordinates& coordinates,
+                      const StepConfig& step_config, const Layout& layout, uint32_t purpose,
+                      const DescribeOp& describe) {
   Program program;
   program.model = &model;
   program.mesh = &mesh;
   program.coordinates = coordinates;
-  program.shape = shape;
+  program.step_config = step_config;
   program.purpose = purpose;
   program.layout = layout;
   ProgramBuilder(program, describe).build();

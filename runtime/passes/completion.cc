@@ -46,7 +46,7 @@ Action sum_in_place(Program& program, const Group& group, const char* lane, cons
   action.reduce = TSR_REDUCE_SUM;
   action.stream = program.comm_stream(group.axis, lane);
   action.group = program.group(group);
-  action.bindings = {{what.buffer, what.offset, what.num_elements, TSR_SLOT(TSR_ROLE_DESTINATION, 0), TSR_MODE_ADD}};
+  action.bindings = {{what.buffer, what.offset, what.num_elements, kDestination, TSR_MODE_ADD}};
   return action;
 }
 

@@ -22,7 +22,6 @@
 #include "passes/host_staging.h"
 
 #include <algorithm>
-#include <functional>
 #include <iterator>
 #include <utility>
 #include <vector>

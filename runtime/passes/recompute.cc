@@ -60,7 +60,7 @@ class RecomputePass {
   using Key = std::pair<int, int>;  // micro-batch, block
 
   bool is_chosen(const Segment& segment) const {
-    const Recompute& recompute = program_.shape.recompute;
+    const Recompute& recompute = program_.step_config.recompute;
     if (recompute.what == Recompute::What::attention) return segment.op.kind == TSR_OP_ATTENTION;
     return segment.block % recompute.every == recompute.every - 1;
   }
@@ -200,7 +200,7 @@ class RecomputePass {
 }  // namespace
 
 void recompute_forward(Program& program, const DescribeOp& describe) {
-  if (program.purpose != TSR_PURPOSE_STEP || program.shape.recompute.what == Recompute::What::none) return;
+  if (program.purpose != TSR_PURPOSE_STEP || program.step_config.recompute.what == Recompute::What::none) return;
   RecomputePass(program, describe).run();
 }
 

@@ -5,11 +5,11 @@
 
 namespace tessera::host {
 
-/// Works on step programs, after schedules and before compute or storage is split, as `program.shape.recompute` asks.
-/// For each micro-batch of a chosen block, RECOMPUTE actions write what the block's backwards read into new buffers,
-/// before the first backward that needs them. Only segments that make some of it run again, with only those outputs.
-/// What is read outside the block (its input, its output) is kept. Finds actions by segment, micro-batch and bindings,
-/// so schedules may order them freely and split backwards into halves.
+/// Works on step programs, after schedules and before compute or storage is split, as `program.step_config.recompute`
+/// asks. For each micro-batch of a chosen block, RECOMPUTE actions write what the block's backwards read into new
+/// buffers, before the first backward that needs them. Only segments that make some of it run again, with only those
+/// outputs. What is read outside the block (its input, its output) is kept. Finds actions by segment, micro-batch and
+/// bindings, so schedules may order them freely and split backwards into halves.
 void recompute_forward(Program& program, const DescribeOp& describe);
 
 }  // namespace tessera::host

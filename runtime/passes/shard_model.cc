@@ -34,6 +34,10 @@
 namespace tessera::host {
 namespace {
 
+/// Those of a home that the host knows.
+constexpr uint32_t kRoles =
+    1u << TSR_HOME_VALUE | 1u << TSR_HOME_MASTER | 1u << TSR_HOME_GRADIENT | 1u << TSR_HOME_M | 1u << TSR_HOME_V;
+
 /// How the dims of one name are cut on this rank.
 struct Cut {
   int axis;
@@ -86,13 +90,19 @@ class CutReader {
     if (mesh_.axes()[split.axis].splits != TSR_SPLITS_TENSORS)
       throw wrong(split, "is split over an axis that does not split tensors");
     if (split.dim >= static_cast<int>(parameter.dims.size())) throw wrong(split, "does not exist");
+    if ((split.roles & kRoles) != kRoles)
+      throw wrong(
+          split,
+          "is split for some roles only; a rank that has a part of a tensor has that part of its gradient and of "
+          "its optimizer state, so give TSR_ALL_HOME_ROLES");
     return parameter.dims[split.dim];
   }
 
   void check_parts(const LayoutEntry& split, const tsr_dim& dim, const Cut& cut) const {
     const bool may_be_padded = dim.name == TSR_DIM_VOCAB;
-    const auto padded = static_cast<uint64_t>(part_of(dim, cut) * cut.parts);
-    if (cut.parts != mesh_.axes()[split.axis].num_ranks || split.padded_size != padded ||
+    const bool is_for_each_rank = cut.parts == mesh_.axes()[split.axis].num_ranks;  // else perhaps for none
+    const uint64_t padded = is_for_each_rank ? static_cast<uint64_t>(part_of(dim, cut) * cut.parts) : 0;
+    if (!is_for_each_rank || split.padded_size != padded ||
         (!may_be_padded && padded != static_cast<uint64_t>(dim.extent)))
       throw wrong(split, "has " + std::to_string(dim.extent) + " elements, which cannot be split into " +
                              std::to_string(cut.parts) + " parts of " + std::to_string(split.padded_size));

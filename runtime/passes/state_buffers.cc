@@ -24,8 +24,7 @@ uint64_t trainable_elements(const Model& model, const Unit& unit) {
   for (int p : unit.parameters) {
     const Parameter& parameter = model.parameters[p];
     if (!parameter.trainable) continue;
-    end = parameter.unit_offset +
-          (parameter.num_elements + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment;
+    end = parameter.unit_offset + parameter.padded_elements();
   }
   return end;
 }
@@ -41,10 +40,10 @@ class StateBuilder {
       // updates it.
       const uint64_t trainable = trainable_elements(model_, unit);
       const uint64_t frozen = unit.num_elements - trainable;
-      const bool has_v = program_.shape.optimizer == TSR_OP_ADAMW;
+      const bool has_v = program_.step_config.optimizer == TSR_OP_ADAMW;
       result_.values.push_back(trainable ? add_buffer(unit.name, TSR_BUFFER_HOME, TSR_F32, trainable, true) : 0);
       result_.frozen.push_back(
-          frozen ? add_buffer(unit.name + " frozen", TSR_BUFFER_HOME, program_.shape.dtype, frozen, true) : 0);
+          frozen ? add_buffer(unit.name + " frozen", TSR_BUFFER_HOME, program_.step_config.dtype, frozen, true) : 0);
       result_.m.push_back(trainable ? add_buffer(unit.name + " m", TSR_BUFFER_OPTIMIZER, TSR_F32, trainable, true) : 0);
       result_.v.push_back(
           trainable && has_v ? add_buffer(unit.name + " v", TSR_BUFFER_OPTIMIZER, TSR_F32, trainable, true) : 0);
@@ -57,7 +56,7 @@ class StateBuilder {
     result_.clip = scalar(kClipResult, TSR_BUFFER_SCALAR, TSR_F64, 3);
     result_.step = scalar(kOptimizerStep, TSR_BUFFER_SCALAR, TSR_I64, 1);
     result_.lr = scalar(kLearningRate, TSR_BUFFER_SCALAR, TSR_F64, 1);
-    const bool scales_loss = program_.shape.dtype == TSR_F16;  // its gradients would vanish
+    const bool scales_loss = program_.step_config.dtype == TSR_F16;  // its gradients would vanish
     result_.loss_scale = scales_loss ? scalar(kLossScale, TSR_BUFFER_SCALAR, TSR_F64, 1) : 0;
     if (counts_correct()) result_.correct = scalar(kCorrectCount, TSR_BUFFER_ACCUMULATOR, TSR_I64, 1);
     add_inputs();
@@ -74,8 +73,8 @@ class StateBuilder {
       return ids;
     };
     result_.gradients = per_unit("");
-    if (program_.shape.reduce_every == TSR_EVERY_MICRO_BATCH)
-      for (uint32_t mb = 0; mb < program_.shape.num_micro_batches; ++mb)
+    if (program_.step_config.reduce_every == TSR_EVERY_MICRO_BATCH)
+      for (uint32_t mb = 0; mb < program_.step_config.num_micro_batches; ++mb)
         result_.micro_batch_gradients.push_back(per_unit(" mb=" + std::to_string(mb)));
     for (Home& home : program_.homes) {
       const Parameter& parameter = model_.parameters[&home - program_.homes.data()];
@@ -92,7 +91,7 @@ class StateBuilder {
 
   void add_inputs() {
     const std::vector<int> inputs = model_.inputs();
-    result_.inputs.assign(program_.shape.num_micro_batches, std::vector<uint64_t>(model_.values.size()));
+    result_.inputs.assign(program_.step_config.num_micro_batches, std::vector<uint64_t>(model_.values.size()));
     for (size_t mb = 0; mb < result_.inputs.size(); ++mb)
       for (size_t i = 0; i < inputs.size(); ++i) {
         const Value& value = model_.values[static_cast<size_t>(inputs[i])];

@@ -39,8 +39,8 @@ uint64_t file_bytes(const Binding& range, uint64_t element_bytes) {
 
 std::optional<Movement> movement_of(const Program& program, const Action& action) {
   if (!is_movement(program, action)) return std::nullopt;
-  const Binding* from = action.find(TSR_SLOT(TSR_ROLE_SOURCE, 0));
-  const Binding* to = action.find(TSR_SLOT(TSR_ROLE_DESTINATION, 0));
+  const Binding* from = action.find(kSource);
+  const Binding* to = action.find(kDestination);
   const Buffer &source = program.buffer(from->buffer), &destination = program.buffer(to->buffer);
   const uint64_t element_bytes = TSR_NUM_BYTES(source.dtype, 1), num_bytes = from->num_elements * element_bytes;
   Movement movement;

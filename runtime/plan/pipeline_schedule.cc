@@ -117,7 +117,7 @@ std::optional<PipelineSchedule> pipeline_schedule(const Mesh& mesh, const RankCl
     const StageAction* item = items.at(&own).at(action);
     return !item ? 0.0 : item->is_forward ? kForwardSlots : kBackwardSlots;
   });
-  PipelineSchedule schedule{mesh.axes()[axis].name, static_cast<int>(program(0).shape.num_micro_batches), 1, {}};
+  PipelineSchedule schedule{mesh.axes()[axis].name, static_cast<int>(program(0).step_config.num_micro_batches), 1, {}};
   const auto num_slots = static_cast<size_t>(std::lround(simulation.end()));
   for (const int rank : mesh.members({axis, {}}, mesh.coordinates(0))) {
     const Program& own = program(rank);

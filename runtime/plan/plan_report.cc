@@ -107,7 +107,7 @@ PlanReport plan_report(const Job& job, const JobPrograms& all, int rank, const L
   report.traffic_program = program_name(busiest);
   report.traffic = traffic_of(busiest);
   report.gathers = gathers_of(busiest);
-  report.reduce_every = job.shape.reduce_every;
+  report.reduce_every = job.step_config.reduce_every;
   report.balance = balance_of(all);
   report.verdict = {all.of(largest).arena_bytes(TSR_MEMORY_DEVICE), job.config.device_memory,
                     job.computes_on_host() ? machine_memory() : 0};
@@ -116,8 +116,8 @@ PlanReport plan_report(const Job& job, const JobPrograms& all, int rank, const L
   return report;
 }
 
-void predict_time(PlanReport& report, const JobPlan& planned, const std::string& rates_file) {
-  if (rates_file.empty()) {
+void predict_time(PlanReport& report, const JobPlan& planned, const std::string& rates_files) {
+  if (rates_files.empty()) {
     const JobPrograms& programs = planned.programs();
     // By the rank that is shown: those of other classes have about as many.
     const size_t num_actions = programs.of(report.rank).steps[0].actions.size();
@@ -127,8 +127,8 @@ void predict_time(PlanReport& report, const JobPlan& planned, const std::string&
     report.estimate = {cost.step_seconds(planned), cost.source(), cost.caveat()};
     return;
   }
-  const StepCost cost(planned, rates_file);
-  report.rates = {rates_file, cost.rates()->measured, cost.rates()->num_threads};
+  const StepCost cost(planned, rates_files);
+  report.rates = {rates_files, cost.rates()->measured, cost.rates()->num_threads};
   report.prediction = predict(planned, report.rank, cost);
   report.estimate = {report.prediction->step_seconds, cost.source(), cost.caveat()};
 }

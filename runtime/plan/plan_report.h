@@ -90,7 +90,7 @@ PlanReport plan_report(const JobPlan& planned, int rank);
 PlanReport plan_report(const Job& job, const JobPrograms& all, int rank, const Log& log);
 /// Adds the time of a step: with `rates_files` as predict() finds it, else (empty) an estimate. Throws what StepCost
 /// and predict throw.
-void predict_time(PlanReport& report, const JobPlan& planned, const std::string& rates_file);
+void predict_time(PlanReport& report, const JobPlan& planned, const std::string& rates_files);
 
 /// The report as text, and as one JSON object (docs/plan.md).
 std::string plan_text(const PlanReport& report);

@@ -24,7 +24,7 @@ namespace {
 /// "forward h.0.qkv", "all_reduce %61": kind and object, and the micro-batch where there are several.
 std::string name_of(const Program& program, const Action& action) {
   std::string name = concat(action_name(action.kind), object_text(program, action));
-  if (is_compute(action.kind) && program.shape.num_micro_batches > 1) name += concat(" mb=", action.micro_batch);
+  if (is_compute(action.kind) && program.step_config.num_micro_batches > 1) name += concat(" mb=", action.micro_batch);
   return name;
 }
 

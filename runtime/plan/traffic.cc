@@ -106,7 +106,7 @@ std::vector<UnitGathers> gathers_of(const Program& program) {
   std::map<int, std::set<uint64_t>> buffers;      // by unit
   std::map<int, std::set<uint64_t>> collectives;  // by unit: actions
   for (const Action& action : program.actions) {
-    const Binding* destination = fills(action) ? action.find(TSR_SLOT(TSR_ROLE_DESTINATION, 0)) : nullptr;
+    const Binding* destination = fills(action) ? action.find(kDestination) : nullptr;
     if (!destination) continue;
     const Binding filled = staged.of(*destination);
     const auto in_buffer = ranges.find(filled.buffer);

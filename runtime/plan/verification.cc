@@ -15,7 +15,7 @@ namespace tessera::host {
 namespace {
 
 /// As many are compiled and walked in a few seconds.
-constexpr int kMostRanksChecked = 256;
+constexpr int kMaxRanksChecked = 256;
 
 /// Adds a program that `num_ranks` ranks run. `in_groups` counts the members of collectives, by size of their group.
 void count(const Program& program, uint64_t num_ranks, VerificationSummary& summary,
@@ -50,7 +50,7 @@ Diagnostics diagnostics_of(const CompileInput& input, const JobPrograms& program
   const Diagnostics found = verify_job(input, programs);
   const int num_ranks = input.mesh.num_ranks();
   const bool are_all_known = programs.by_representative.size() == static_cast<size_t>(num_ranks);
-  if (found.empty() || are_all_known || num_ranks > kMostRanksChecked) return found;
+  if (found.empty() || are_all_known || num_ranks > kMaxRanksChecked) return found;
   return verify_job(input, programs_of_each(input));
 }
 

@@ -14,7 +14,6 @@
 #include <link.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <fstream>
 #include <optional>

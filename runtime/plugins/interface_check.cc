@@ -49,17 +49,17 @@ std::string copy_text(tsr_str text, const char* what) {
   return copy;
 }
 
-constexpr size_t kMostNameBytes = 64;
+constexpr size_t kMaxNameBytes = 64;
 
 // Names are used in flags and file names.
 std::string copy_name(tsr_str text, const char* what) {
   std::string name = copy_text(text, what);
-  const bool is_valid = !name.empty() && name.size() <= kMostNameBytes &&
+  const bool is_valid = !name.empty() && name.size() <= kMaxNameBytes &&
                         std::all_of(name.begin(), name.end(),
                                     [](unsigned char c) { return std::islower(c) || std::isdigit(c) || c == '-'; });
   if (!is_valid)
     refuse(concat("has the ", what, " '", name, "'; only lower-case letters, digits and dashes are allowed, at most ",
-                  kMostNameBytes, " of them"));
+                  kMaxNameBytes, " of them"));
   return name;
 }
 

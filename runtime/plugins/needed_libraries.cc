@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <map>
 #include <set>
 
 #include "base/concat.h"

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <deque>
 #include <limits>
+#include <vector>
 
 #include "base/concat.h"
 #include "config/help/did_you_mean.h"

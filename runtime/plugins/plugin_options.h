@@ -58,7 +58,7 @@ std::string see_options(const LoadedPlugin& plugin);
 /// instance). False for a flag of another plugin.
 bool is_per_rank(const PluginFlag& flag, const LoadedPlugin& plugin);
 
-/// The help of a plugin's options, in 80 columns as those of the host (config/flag_text.h); empty: it has none.
+/// The help of a plugin's options, in 80 columns as those of the host (config/help/flag_text.h); empty: it has none.
 std::string options_help(const LoadedPlugin& plugin);
 
 }  // namespace tessera::host

@@ -10,8 +10,8 @@
 namespace tessera::host {
 
 tsr_collective collective_of(const Program& program, const Action& action) {
-  const Binding* source = action.find(TSR_SLOT(TSR_ROLE_SOURCE, 0));
-  const Binding* destination = action.find(TSR_SLOT(TSR_ROLE_DESTINATION, 0));
+  const Binding* source = action.find(kSource);
+  const Binding* destination = action.find(kDestination);
   tsr_collective c{};
   c.struct_size = sizeof c;
   c.kind = action.kind - TSR_ACTION_COLLECTIVE(0);

@@ -12,8 +12,8 @@ namespace tessera::host {
 
 CollectiveOperands::CollectiveOperands(const Program& program, const Action& action) {
   const Group& group = program.groups[action.group];
-  source = action.find(TSR_SLOT(TSR_ROLE_SOURCE, 0));
-  destination = action.find(TSR_SLOT(TSR_ROLE_DESTINATION, 0));
+  source = action.find(kSource);
+  destination = action.find(kDestination);
   in_place = !source && destination && destination->mode == TSR_MODE_ADD;
   position = program.mesh->position(group, program.coordinates);
   num_ranks = program.mesh->num_members(group);

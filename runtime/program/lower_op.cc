@@ -35,7 +35,7 @@ uint32_t phase_of(const Program& program, const Action& action) {
 uint32_t op_kind(const Program& program, const Action& action) {
   if (is_elementwise(action.kind) || action.kind == TSR_ACTION_SUM_SQUARES || action.kind == TSR_ACTION_CLIP)
     return action.kind;
-  if (action.kind == TSR_ACTION_OPTIMIZER) return program.shape.optimizer;
+  if (action.kind == TSR_ACTION_OPTIMIZER) return program.step_config.optimizer;
   throw Error(TSR_E_INVALID_ARGUMENT, std::string(action_name(action.kind)) + " is not an op of a device");
 }
 
@@ -86,7 +86,7 @@ tsr_op op_of(const Program& program, const Action& action) {
   tsr_op op{};
   op.struct_size = sizeof op;
   op.kind = op_kind(program, action);
-  const bool reads = action.find(TSR_SLOT(TSR_ROLE_SOURCE, 0)) != nullptr;
+  const bool reads = action.find(kSource) != nullptr;
   op.dtype = dtype_at(program, action, reads ? TSR_ROLE_SOURCE : TSR_ROLE_DESTINATION);
   op.destination_dtype = dtype_at(program, action, TSR_ROLE_DESTINATION);
   for (const Binding& binding : action.bindings) {
@@ -95,12 +95,12 @@ tsr_op op_of(const Program& program, const Action& action) {
       op.dims[TSR_DIM_ELEMENTS] = std::max(op.dims[TSR_DIM_ELEMENTS], static_cast<int64_t>(binding.num_elements));
   }
   op.attributes[TSR_ATTR_SCALE] = action.scale;
-  op.attributes[TSR_ATTR_MAX_NORM] = program.shape.max_norm;
+  op.attributes[TSR_ATTR_MAX_NORM] = program.step_config.max_norm;
   // Over every axis (finalize.cc), so that no update happens without the squares of all ranks.
   op.attributes[TSR_ATTR_ARRIVALS] = program.mesh->num_ranks();
-  op.attributes[TSR_ATTR_BETA1] = program.shape.beta1;
-  op.attributes[TSR_ATTR_BETA2] = program.shape.beta2;
-  op.attributes[TSR_ATTR_EPSILON] = program.shape.epsilon;
+  op.attributes[TSR_ATTR_BETA1] = program.step_config.beta1;
+  op.attributes[TSR_ATTR_BETA2] = program.step_config.beta2;
+  op.attributes[TSR_ATTR_EPSILON] = program.step_config.epsilon;
   return trimmed(op);
 }
 
@@ -120,7 +120,7 @@ std::vector<tsr_op_range> optimizer_ranges(const Program& program, const Home& h
   for (const HomeRange& range : ranges_of(home)) {
     // As in GPT-2's recipe: matrices decay, biases and norms do not.
     const bool decays = program.model->parameters[range.parameter].dims.size() >= 2;
-    append(ranges, {range.home_offset, range.num_elements, decays ? program.shape.weight_decay : 0.0, 1.0});
+    append(ranges, {range.home_offset, range.num_elements, decays ? program.step_config.weight_decay : 0.0, 1.0});
   }
   return ranges;
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/concat.h"
+#include "tessera/collective.hpp"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
@@ -57,9 +58,6 @@ constexpr Name kHomeRoles[] = {{TSR_HOME_VALUE, "value"},
                                {TSR_HOME_GRADIENT, "gradient"},
                                {TSR_HOME_M, "m"},
                                {TSR_HOME_V, "v"}};
-
-constexpr Name kDtypes[] = {{TSR_I8, "i8"},   {TSR_I32, "i32"}, {TSR_I64, "i64"}, {TSR_U8, "u8"},   {TSR_U16, "u16"},
-                            {TSR_U32, "u32"}, {TSR_F16, "f16"}, {TSR_F32, "f32"}, {TSR_F64, "f64"}, {TSR_BF16, "bf16"}};
 
 template <size_t N>
 std::string_view text_of(const Name (&names)[N], uint32_t number, const char* what) {
@@ -166,7 +164,9 @@ std::string_view buffer_kind_name(uint32_t kind) {
   return text_of(kBufferKinds, kind, "buffer kind");
 }
 std::string_view dtype_name(tsr_dtype dtype) {
-  return text_of(kDtypes, dtype, "dtype");
+  if (std::ranges::find(kAllDtypes, dtype) == std::end(kAllDtypes))
+    throw Error(TSR_E_INVALID_ARGUMENT, concat("unknown dtype ", dtype));
+  return tessera::dtype_name(dtype);
 }
 
 // Entries are applied in order: a later one of the same axis replaces an earlier one for its roles.

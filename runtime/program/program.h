@@ -169,7 +169,7 @@ struct Program {
   const Model* model = nullptr;
   const Mesh* mesh = nullptr;
   Coordinates coordinates;
-  StepConfig shape;
+  StepConfig step_config;
   std::vector<StrategyOnAxis> strategies;  ///< of the job, equal in all programs
   uint32_t purpose = TSR_PURPOSE_STEP;
   uint32_t variant = 0;

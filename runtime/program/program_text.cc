@@ -86,7 +86,7 @@ class Printer {
   }
 
   void shape() {
-    const StepConfig& s = program_.shape;
+    const StepConfig& s = program_.step_config;
     add("shape");
     attribute("micro_batches", to_string(s.num_micro_batches));
     attribute("reduce_every", text_of(kReduceEveryNames, s.reduce_every, "reduction point"));

@@ -25,7 +25,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr uint64_t kPieceBytes = ReadAhead::kMostBytes;
+constexpr uint64_t kPieceBytes = ReadAhead::kMaxBytes;
 
 /// A new file with a name of its own, removed when it goes.
 class NewFile {

@@ -22,7 +22,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Stop = std::function<bool()>;
 
-constexpr uint64_t kLeastBytes = 1024, kFactor = 4;
+constexpr uint64_t kMinBytes = 1024, kFactor = 4;
 constexpr uint64_t kBesideBytes = uint64_t{1} << 20;
 constexpr CollectiveRounds kRounds = {3, 12};
 constexpr double kSeconds = 0.5;  // alone, and beside compute
@@ -126,7 +126,7 @@ std::vector<int> group_sizes(const Program& program) {
 CollectiveRates measure_collectives(CollectiveGroup& group, const Program& program, const std::string& communicator,
                                     const KernelLoad& compute) {
   std::set<uint32_t> kinds;
-  uint64_t most = kLeastBytes;
+  uint64_t most = kMinBytes;
   for (const Action& action : program.actions) {
     if (!is_collective(action.kind) || action.kind == TSR_ACTION_BARRIER) continue;
     if (CollectiveOperands(program, action).num_ranks != group.num_ranks()) continue;
@@ -137,7 +137,7 @@ CollectiveRates measure_collectives(CollectiveGroup& group, const Program& progr
   CollectiveBench bench(group, most, TSR_F32);
   for (const CollectiveKind& kind : collective_kinds()) {
     if (!kinds.contains(kind.kind)) continue;
-    for (uint64_t size = kLeastBytes;; size = std::min(most, size * kFactor)) {
+    for (uint64_t size = kMinBytes;; size = std::min(most, size * kFactor)) {
       const CollectiveCase one{kind.kind, size};
       const double seconds = bench.measure(one, kRounds, CollectiveBench::can_be_in_place(kind.kind)).median;
       rates.times.push_back(

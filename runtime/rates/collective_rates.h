@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "program/program.h"
 #include "rates/collective_group.h"

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "rates/op_rate.h"
+#include "tessera/ranges.hpp"
 
 namespace tessera::host {
 namespace {
@@ -76,7 +77,7 @@ KernelBench::KernelBench(const Device& device, const tsr_op& op)
     places.push_back(num_bytes);
     const uint64_t bytes = TSR_NUM_BYTES(slot.dtype, slot.num_elements);
     operand_bytes += bytes;
-    num_bytes += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    num_bytes += round_up<uint64_t>(bytes, kAlignment);
   }
   kernel_ = make_kernel(device, op, slots);
   memory_.emplace(device, TSR_MEMORY_DEVICE, num_bytes);

@@ -4,7 +4,7 @@
 //     this thread       (waits)                              (other work, as long as compute runs)
 //
 // Each turn has the same number of launches, and the stream itself reads the clock, so waking up this thread does not
-// count. The pairs are neighbours in time: what slows the whole machine down for a while slows both. The median of the
+// count. The pairs are neighbors in time: what slows the whole machine down for a while slows both. The median of the
 // pairs' shares counts. A share above 1 is noise, and becomes 1.
 
 #include "rates/kernel_load.h"

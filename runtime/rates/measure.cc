@@ -33,7 +33,7 @@ std::unique_ptr<Device> open_cpu(const Job& job, const RatesRank& rank, int num_
                                               static_cast<uint32_t>(num_threads), host.of(job.plugins.cpu)});
 }
 
-/// For each group size of the program, the ranks are divided into groups of neighbours.
+/// For each group size of the program, the ranks are divided into groups of neighbors.
 std::vector<CollectiveRates> measure_groups(const Job& job, const Program& step, const RatesRank& rank,
                                             const Device& device, const KernelLoad& compute) {
   std::vector<CollectiveRates> rates;

@@ -23,7 +23,7 @@
 namespace tessera::host {
 namespace {
 
-constexpr size_t kLeastRounds = 5, kMostRounds = 200;
+constexpr size_t kMinRounds = 5, kMaxRounds = 200;
 constexpr double kSeconds = 2;  // of rounds, where more than the least fit
 constexpr int64_t kRoundMs = 600'000;
 
@@ -128,8 +128,8 @@ std::vector<OpRate> OpBench::measure(Progress* progress) {
   const auto start = Clock::now();
   const auto passed = [&] { return seconds_since(start); };
   size_t num_rounds = 0;
-  for (; num_rounds < kLeastRounds || (num_rounds < kMostRounds && passed() < kSeconds); ++num_rounds) {
-    if (progress) progress->at(std::min(num_rounds, kLeastRounds), kLeastRounds);
+  for (; num_rounds < kMinRounds || (num_rounds < kMaxRounds && passed() < kSeconds); ++num_rounds) {
+    if (progress) progress->at(std::min(num_rounds, kMinRounds), kMinRounds);
     run_round(true);
     for (size_t i = 0; i < ops_.size(); ++i)
       ops_[i].seconds += static_cast<double>(times_.actions[i].end_ns - times_.actions[i].begin_ns) * 1e-9;

@@ -14,6 +14,7 @@
 #include "guard/plugin_calls.h"
 #include "memory/footprint.h"
 #include "tessera/error.hpp"
+#include "tessera/ranges.hpp"
 
 namespace tessera::host {
 namespace {
@@ -24,7 +25,7 @@ constexpr uint32_t kFillByte = 0x3C;
 constexpr int64_t kCopyMs = 60'000;
 
 uint64_t aligned(uint64_t num_bytes) {
-  return (num_bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
+  return round_up<uint64_t>(num_bytes, kBufferAlignment);
 }
 
 uint64_t bytes_of(const Program& program, const Binding& binding) {

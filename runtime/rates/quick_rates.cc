@@ -7,7 +7,6 @@
 #include "rates/quick_rates.h"
 
 #include <chrono>
-#include <cstring>
 #include <functional>
 
 #include "base/clock.h"

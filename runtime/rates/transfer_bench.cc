@@ -6,7 +6,6 @@
 #include "rates/transfer_bench.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <exception>
 #include <functional>

@@ -1,8 +1,6 @@
 // How fast bytes move between memories, alone and beside compute.
 #pragma once
 
-#include <optional>
-
 #include "exec/device.h"
 #include "rates/kernel_load.h"
 #include "rates/rates.h"

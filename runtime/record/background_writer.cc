@@ -21,7 +21,6 @@
 #include <deque>
 #include <mutex>
 #include <utility>
-#include <vector>
 
 #include "base/concat.h"
 #include "base/small_thread.h"
@@ -30,7 +29,7 @@
 namespace tessera::host {
 namespace {
 
-constexpr size_t kMostQueuedBytes = 64 << 20;
+constexpr size_t kMaxQueuedBytes = 64 << 20;
 
 struct OpenFile {
   std::string path;
@@ -144,7 +143,7 @@ void BackgroundWriter::warn(const std::string& problem) {
 
 void BackgroundWriter::append(int file, std::string part) {
   const std::lock_guard lock(state_->mutex);
-  if (state_->queued_bytes + part.size() > kMostQueuedBytes) {
+  if (state_->queued_bytes + part.size() > kMaxQueuedBytes) {
     ++state_->num_lost;
     state_->is_full = true;
     return;

@@ -37,10 +37,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // Of the log, in memory until the run begins: the launcher plans and checks before that.
-constexpr size_t kMostEarlyBytes = 1 << 20;
+constexpr size_t kMaxEarlyBytes = 1 << 20;
 constexpr auto kNoteEvery = std::chrono::seconds(1);
 /// A drawing takes about 300 bytes per action; with more actions no browser shows it.
-constexpr size_t kMostDrawnActions = 100'000;
+constexpr size_t kMaxDrawnActions = 100'000;
 
 double wall_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -90,7 +90,7 @@ struct PlanFiles {
 PlanFiles plan_files(const Job& job, const JobPrograms& programs) {
   const PlanReport report = plan_report(job, programs, -1, Log(LogLevel::off));
   PlanFiles files = {plan_text(report), plan_json(report) + "\n", ""};
-  if (num_drawn_actions(programs) > kMostDrawnActions) return files;
+  if (num_drawn_actions(programs) > kMaxDrawnActions) return files;
   const StepCost cost;  // measuring the machine would disturb its ranks
   const Simulation simulation = cost.simulate_step(job.mesh, programs);
   files.drawing = step_svg(job.mesh, programs, {simulation, cost.source(), cost.caveat()});
@@ -123,7 +123,7 @@ struct RankRecord::State {
     const std::lock_guard lock(mutex);
     if (writer)
       writer->append(log_file, std::move(text));
-    else if (early.size() + text.size() <= kMostEarlyBytes)
+    else if (early.size() + text.size() <= kMaxEarlyBytes)
       early += text;
   }
 
@@ -136,7 +136,13 @@ struct RankRecord::State {
     std::filesystem::create_directories(folder, error);
     if (error) throw Error(TSR_E_UNAVAILABLE, concat("--out ", folder, " cannot be made: ", error.message()));
     // Before any file is opened: a second run must not append to those of the first.
-    if (rank == 0) folder_lock.emplace("--out", folder, "record.lock");
+    if (rank == 0) {
+      folder_lock.emplace("--out", folder, "record.lock");
+      if (job.config.resume.empty() && has_record(folder))  // of a run that was over before this one had the lock
+        throw Error(TSR_E_UNAVAILABLE, concat("--out ", folder,
+                                              " has the record of another run by now; give another folder, or continue "
+                                              "that run with --resume"));
+    }
     auto new_writer = std::make_unique<BackgroundWriter>("--out " + folder, warnings);
     const int log = new_writer->open(path(log_file_name(rank)));
     const auto environment = run_environment();

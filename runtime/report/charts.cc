@@ -9,7 +9,6 @@
 
 #include "report/charts.h"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -19,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kMostPoints = 1000;
+constexpr size_t kMaxPoints = 1000;
 
 struct SeriesName {
   const char* curve;  // of RecordedRun
@@ -50,12 +49,12 @@ Range range_of(const std::vector<double>& values, size_t begin, size_t end) {
 Json series(const Curve& curve, const char* name) {
   Json json = {{"name", name}};
   const size_t num_values = curve.values.size();
-  if (num_values <= kMostPoints) {
+  if (num_values <= kMaxPoints) {
     json["x"] = curve.steps;
     json["y"] = curve.values;  // the library writes null for what is not finite
   } else {
-    for (size_t i = 0; i < kMostPoints; ++i) {
-      const size_t begin = i * num_values / kMostPoints, end = (i + 1) * num_values / kMostPoints;
+    for (size_t i = 0; i < kMaxPoints; ++i) {
+      const size_t begin = i * num_values / kMaxPoints, end = (i + 1) * num_values / kMaxPoints;
       const Range range = range_of(curve.values, begin, end);
       json["x"].push_back(curve.steps[end - 1]);
       json["y"].push_back(range.mean);

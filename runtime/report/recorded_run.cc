@@ -10,7 +10,6 @@
 #include "report/recorded_run.h"
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -30,13 +29,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr uint64_t kMostBytes = 64 << 20;
-constexpr int kMostDepth = 16;  ///< of what is shown; printing a value takes stack for each level
+constexpr uint64_t kMaxBytes = 64 << 20;
+constexpr int kMaxDepth = 16;  ///< of what is shown; printing a value takes stack for each level
 
 /// Discarded if it is not JSON. A folder may come from elsewhere: what is nested deeper is left out.
 Json parsed(const std::string& text) {
   return Json::parse(
-      text, [](int depth, Json::parse_event_t, Json&) { return depth <= kMostDepth; }, false);
+      text, [](int depth, Json::parse_event_t, Json&) { return depth <= kMaxDepth; }, false);
 }
 
 std::string text_of(const Json& line, const char* key) {
@@ -141,7 +140,7 @@ void read_metrics(RecordedRun& run, const std::string& path, const Log& log) {
 /// Empty if it cannot be read.
 std::string text_file(const std::string& path) {
   try {
-    return read_text_file(path, kMostBytes);
+    return read_text_file(path, kMaxBytes);
   } catch (const Error&) {
     return "";
   }
@@ -149,19 +148,19 @@ std::string text_file(const std::string& path) {
 
 /// The last lines of a file, 20 and 16 KiB at most. Empty if it cannot be read.
 std::string last_lines(const std::string& path) {
-  constexpr std::streamoff kMostLogBytes = 16 << 10;
-  constexpr int kMostLines = 20;
+  constexpr std::streamoff kMaxLogBytes = 16 << 10;
+  constexpr int kMaxLines = 20;
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return "";
   std::ifstream in(path, std::ios::binary | std::ios::ate);
-  const std::streamoff size = in.tellg(), begin = std::max<std::streamoff>(0, size - kMostLogBytes);
+  const std::streamoff size = in.tellg(), begin = std::max<std::streamoff>(0, size - kMaxLogBytes);
   std::string text(static_cast<size_t>(std::max<std::streamoff>(0, size - begin)), '\0');
   in.seekg(begin).read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(in.gcount()));
   while (text.ends_with('\n'))
     text.pop_back();
   size_t at = text.size();
-  for (int lines = 0; lines < kMostLines && at != text.npos && at > 0; ++lines)
+  for (int lines = 0; lines < kMaxLines && at != text.npos && at > 0; ++lines)
     at = text.rfind('\n', at - 1);
   return at == text.npos || at == 0 ? text : text.substr(at + 1);
 }
@@ -173,10 +172,10 @@ bool has_failed(const std::string& log) {
 }
 
 std::vector<LogEnd> log_ends(const std::filesystem::path& folder, int64_t num_ranks) {
-  constexpr int64_t kMostRanks = 4096;  // the folder may say anything
-  constexpr size_t kMostLogs = 8;
+  constexpr int64_t kMaxRanks = 4096;  // the folder may say anything
+  constexpr size_t kMaxLogs = 8;
   std::vector<LogEnd> logs;
-  for (int rank = 0; rank < std::min(num_ranks, kMostRanks) && logs.size() < kMostLogs; ++rank) {
+  for (int rank = 0; rank < std::min(num_ranks, kMaxRanks) && logs.size() < kMaxLogs; ++rank) {
     const std::string text = last_lines(folder / log_file_name(rank));
     if (!text.empty() && (rank == 0 || has_failed(text))) logs.push_back({rank, text});
   }

@@ -7,6 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "tessera/ranges.hpp"
+
 namespace tessera::host {
 
 /// The unit of a file store: offsets are its multiples, each has one checksum, and O_DIRECT takes it everywhere.
@@ -14,7 +16,7 @@ inline constexpr uint64_t kBlockBytes = 4096;
 
 /// `num_bytes` rounded up to whole blocks.
 constexpr uint64_t whole_blocks(uint64_t num_bytes) {
-  return (num_bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
+  return round_up<uint64_t>(num_bytes, kBlockBytes);
 }
 
 /// The CRC-32C (Castagnoli) of iSCSI and ext4: "123456789" has 0xE3069283. [any-thread]

@@ -22,8 +22,8 @@
 namespace tessera::host {
 namespace {
 
-constexpr uint64_t kLeastBytes = 64 << 10;  // a smaller part costs a system call either way
-constexpr uint64_t kRoom = ReadAhead::kMostBytes + 2 * kBlockBytes;
+constexpr uint64_t kMinBytes = 64 << 10;  // a smaller part costs a system call either way
+constexpr uint64_t kRoom = ReadAhead::kMaxBytes + 2 * kBlockBytes;
 constexpr uint64_t kForgottenAfter = 4 * ReadAhead::kParts;  // reads
 
 uint64_t first_block(uint64_t offset) {
@@ -40,7 +40,7 @@ ReadAhead::~ReadAhead() {
 
 void ReadAhead::expect(const ReadOnlyFile& file, uint64_t offset, uint64_t num_bytes) {
   if (find(file, offset, num_bytes)) return;
-  const int descriptor = num_bytes < kLeastBytes ? -1 : direct_descriptor(file);
+  const int descriptor = num_bytes < kMinBytes ? -1 : direct_descriptor(file);
   if (descriptor < 0) return file.expect(offset, num_bytes);
   Part* const part = take_empty();
   if (!part) return;

@@ -25,7 +25,7 @@ struct FileBytes {
 /// from the first part on. One thread at a time uses it.
 class ReadAhead {
  public:
-  static constexpr uint64_t kMostBytes = uint64_t{1} << 20;  ///< of a part
+  static constexpr uint64_t kMaxBytes = uint64_t{1} << 20;  ///< of a part
   static constexpr unsigned kParts = 16;
 
   ReadAhead() = default;
@@ -33,7 +33,7 @@ class ReadAhead {
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
 
-  /// This part, of up to kMostBytes, will be read soon, at this offset and of this size. Does not wait; does nothing
+  /// This part, of up to kMaxBytes, will be read soon, at this offset and of this size. Does not wait; does nothing
   /// when there are kParts already. One that was not read is forgotten after a while.
   void expect(const ReadOnlyFile& file, uint64_t offset, uint64_t num_bytes);
   /// Gives `out` that part; waits when it is still being read. What was announced is not copied: `out` changes memory

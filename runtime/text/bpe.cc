@@ -1,4 +1,4 @@
-// A word is a linked list of tokens; a heap holds the pairs of neighbours that can be joined, by rank and place.
+// A word is a linked list of tokens; a heap holds the pairs of neighbors that can be joined, by rank and place.
 // Joining one pair makes at most two new ones, so a word of n bytes takes O(n log n), where a search for the earliest
 // pair in each round takes O(n^2): a line of 100,000 equal characters is one word. Pairs in the heap whose tokens have
 // changed meanwhile are dropped when they come up.

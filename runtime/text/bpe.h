@@ -15,7 +15,7 @@ struct BpeMerge {
   int32_t left = 0, right = 0, merged = 0;
 };
 
-/// Splits words into tokens: starting from bytes, the neighbours with the earliest merge are joined, the first ones of
+/// Splits words into tokens: starting from bytes, the neighbors with the earliest merge are joined, the first ones of
 /// equal merges first, until none is left (Sennrich et al. 2016, over bytes). Words are cached. [control-thread]
 class Bpe {
  public:

@@ -14,8 +14,6 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
-#include <string>
-
 #include "base/concat.h"
 #include "tessera/error.hpp"
 #include "text/utf8.h"

@@ -1,4 +1,4 @@
-// tokenizer.json can say much that GPT-2's tokenizer does not do: normalisation, other pre-tokenizers, prefixes, byte
+// tokenizer.json can say much that GPT-2's tokenizer does not do: normalization, other pre-tokenizers, prefixes, byte
 // fall-back. Ignoring any of it would give other tokens than the model was trained on, without an error, so everything
 // but what changes no token is refused.
 //
@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 

@@ -7,7 +7,7 @@
 namespace tessera::host {
 namespace {
 
-constexpr char32_t kLeastOfLength[] = {0, 0, 0x80, 0x800, 0x10000};  // by the number of bytes
+constexpr char32_t kMinOfLength[] = {0, 0, 0x80, 0x800, 0x10000};  // by the number of bytes
 
 uint8_t byte_at(std::string_view text, size_t i) {
   return static_cast<uint8_t>(text[i]);
@@ -30,7 +30,7 @@ std::optional<CodePoint> first_code_point(std::string_view text) {
     value = value << 6 | (byte_at(text, i) & 0x3f);
   }
   const bool is_surrogate = value >= 0xd800 && value < 0xe000;
-  if (value < kLeastOfLength[length] || is_surrogate || value > 0x10ffff) return std::nullopt;
+  if (value < kMinOfLength[length] || is_surrogate || value > 0x10ffff) return std::nullopt;
   return CodePoint{value, length};
 }
 

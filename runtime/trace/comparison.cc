@@ -24,7 +24,7 @@
 namespace tessera::host {
 namespace {
 
-constexpr double kLeastSeconds = 1e-6;  // below this a ratio is meaningless
+constexpr double kMinSeconds = 1e-6;  // below this a ratio is meaningless
 
 const KindTime* find(const TraceSummary& summary, const std::string& kind) {
   const auto found = std::ranges::find(summary.kinds, kind, &KindTime::kind);
@@ -63,7 +63,7 @@ std::string row(const std::string& name, const std::string& predicted, const std
 }
 
 std::string times_row(const std::string& name, double predicted, double measured) {
-  const std::string ratio = predicted >= kLeastSeconds ? format("%.2f", measured / predicted) : std::string("-");
+  const std::string ratio = predicted >= kMinSeconds ? format("%.2f", measured / predicted) : std::string("-");
   return row(name, milliseconds(predicted), milliseconds(measured), ratio);
 }
 

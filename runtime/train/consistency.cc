@@ -14,8 +14,9 @@
 
 #include "train/consistency.h"
 
-#include <optional>
+#include <functional>
 #include <span>
+#include <string_view>
 
 #include "base/concat.h"
 #include "base/progress.h"

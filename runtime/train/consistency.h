@@ -1,6 +1,8 @@
 // Ranks verify that they run the same job and the programs that rank 0 planned.
 #pragma once
 
+#include <string>
+
 #include "compile/compile.h"
 #include "job/job.h"
 #include "train/rank_info.h"

@@ -7,7 +7,6 @@
 
 #include "train/evaluator.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <numbers>

@@ -13,7 +13,7 @@ class LossScaler {
   static constexpr double kInitialScale = 65536, kGrowth = 2, kBackoff = 0.5, kMinScale = 1;
   static constexpr int64_t kGrowthInterval = 2000;
   /// Skipped steps in a row from kInitialScale to kMinScale.
-  static constexpr int64_t kMostBackoffs = 16;
+  static constexpr int64_t kMaxBackoffs = 16;
 
   /// If not dynamic, the scale is always 1.
   explicit LossScaler(bool is_dynamic) : is_dynamic_(is_dynamic), scale_(is_dynamic ? kInitialScale : 1) {}

@@ -167,7 +167,7 @@ void train_rank(const Job& job, const RunData& data, const RankInfo& info, const
   const LoadedRun loaded = load_run(job, data, info, runtime, first_log);
   if (!loaded.is_filled) {
     Progress progress(first_log, "filling the parameters");
-    runtime.initialise(*initial_parameters(job, first_log, num_threads(job, info)), &progress);
+    runtime.initialize(*initial_parameters(job, first_log, num_threads(job, info)), &progress);
   }
   const RunState start = loaded.state.value_or(RunState());
   CheckpointSaver saver(job, data, info, observer, runtime, start, first_log);

@@ -1,6 +1,7 @@
 // One step: read its micro-batches, run the program, report. Then, in this order, what may happen between two steps:
-// the run is found lost, it is evaluated, it is saved, it stops. All of that is decided by values that are equal on all
-// ranks (the step's number, its result, the requests in its run words), so the ranks do it together without a message.
+// the run is found lost, it stops, it is evaluated, it is saved. After the last one it is saved once more. All of that
+// is decided by values that are equal on all ranks (the step's number, its result, the requests in its run words), so
+// the ranks do it together without a message.
 
 #include "train/train_steps.h"
 
@@ -15,6 +16,7 @@
 #include "train/loss_scaler.h"
 #include "train/report/step_report.h"
 #include "train/run_requests.h"
+#include "train/saving/own_folder.h"
 #include "train/saving/resume.h"
 
 namespace tessera::host {

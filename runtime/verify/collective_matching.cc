@@ -51,8 +51,8 @@ struct Signature {
 
 /// The operand of equal size on all members: the destination of a gather or broadcast, the source of the others.
 const Binding* whole_of(const Action& action) {
-  const Binding* source = action.find(TSR_SLOT(TSR_ROLE_SOURCE, 0));
-  const Binding* destination = action.find(TSR_SLOT(TSR_ROLE_DESTINATION, 0));
+  const Binding* source = action.find(kSource);
+  const Binding* destination = action.find(kDestination);
   const bool spreads = action.kind == TSR_ACTION_ALL_GATHER || action.kind == TSR_ACTION_BROADCAST;
   return spreads || !source ? destination : source;
 }

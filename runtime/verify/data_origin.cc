@@ -1,4 +1,4 @@
-// The content of a range: a parameter, a value of a micro-batch, a gradient, the loss. It is learnt only from homes,
+// The content of a range: a parameter, a value of a micro-batch, a gradient, the loss. It is learned only from homes,
 // from scalars and from the bindings of compute actions. Under ddp, after
 //
 //     9     forward h.0.fc_proj mb=0  r %7+9088:4096 p:mlp.c_proj.weight  r %37 i:hidden  w %39 o:ffn_out

@@ -16,7 +16,8 @@
 namespace tessera::host {
 namespace {
 
-constexpr size_t kMaxActions = size_t{1} << 20;
+// Several times what job.cc lets a step have before passes add to it; a pass that never stops ends here.
+constexpr size_t kMaxActions = size_t{1} << 24;
 
 class ActionChecker {
  public:
@@ -113,7 +114,7 @@ class ActionChecker {
 
   void check_indices() {
     if (action_.code != 0 && action_.kind != TSR_ACTION_CALL) report("has a code of addends; only calls do");
-    const int num_micro_batches = static_cast<int>(program_.shape.num_micro_batches);
+    const int num_micro_batches = static_cast<int>(program_.step_config.num_micro_batches);
     if (action_.micro_batch < -1 || action_.micro_batch >= num_micro_batches)
       report("is for micro-batch " + std::to_string(action_.micro_batch) + " of " + std::to_string(num_micro_batches));
     if (is_compute(action_.kind)) check_segment();
@@ -149,6 +150,17 @@ class ActionChecker {
       report("has a group, a peer or a reduction, but is not a collective");
   }
 
+  void check_written_by_call(const Binding& binding) {
+    const Buffer* buffer = buffer_or_null(program_, binding.buffer);
+    if (!buffer) return;  // reported already
+    const std::string written = "writes " + range_text(program_, binding);
+    const uint32_t kind = buffer->kind;
+    if (kind == TSR_BUFFER_INPUT || kind == TSR_BUFFER_SCALAR || kind == TSR_BUFFER_ACCUMULATOR)
+      report(written + ", which is the host's; a call may read it");
+    else if (program_.purpose == TSR_PURPOSE_EVAL && buffer->persistent && kind != TSR_BUFFER_PLUGIN)
+      report(written + ", which the next step reads; in an evaluation a call writes what is its strategy's own");
+  }
+
   /// A group and a reduction say what its results are (placement/call_rules.cc).
   void check_call() {
     if (!is_index(action_.strategy, program_.strategies))
@@ -158,6 +170,8 @@ class ActionChecker {
       report("has a peer or counts; a call never communicates");
     if (action_.reduce != 0 && action_.reduce != TSR_REDUCE_SUM)
       report("has the reduction " + std::to_string(action_.reduce) + "; a call makes sums (1) or reduces nothing (0)");
+    for (const Binding& binding : action_.bindings)
+      if (binding.mode != TSR_MODE_READ) check_written_by_call(binding);
     if (action_.group == -1) return;
     if (!is_index(action_.group, program_.groups))
       return report("is for group " + std::to_string(action_.group) + ", which does not exist");

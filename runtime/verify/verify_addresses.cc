@@ -11,7 +11,6 @@
 //
 // Cost: linear in the bindings, up to the pieces the arena falls into; clocks as in dependencies.cc.
 
-#include <algorithm>
 #include <map>
 #include <vector>
 

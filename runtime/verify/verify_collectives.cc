@@ -225,10 +225,23 @@ class CollectiveChecker {
       return report("lists " + std::to_string(action_.peers.size()) + " peers for " + std::to_string(num_messages) +
                     " messages");
     if (messages_of(action_).size() != num_messages) return report("binds src and dst with gaps in their numbers");
+    check_dtype_of_messages();
     for (const int peer : action_.peers)
       if (peer < 0 || peer >= form_.num_ranks || peer == form_.position)
         report("names peer " + std::to_string(peer) + "; its group has " + std::to_string(form_.num_ranks) +
                " ranks, and it is " + std::to_string(form_.position));
+  }
+
+  /// A communicator gets one dtype for all of them.
+  void check_dtype_of_messages() {
+    tsr_dtype first = 0;
+    for (const Message& message : messages_of(action_)) {
+      const tsr_dtype dtype = program_.buffer(message.binding->buffer).dtype;
+      if (first == 0) first = dtype;
+      if (dtype != first)
+        return report("has messages of " + std::string(dtype_name(first)) + " and of " +
+                      std::string(dtype_name(dtype)) + "; those of an exchange have one dtype");
+    }
   }
 
   const Program& program_;

@@ -32,7 +32,7 @@ class CommonChecker {
   CommonChecker(const Program& program, DiagnosticList& diagnostics) : program_(program), diagnostics_(diagnostics) {}
 
   void check_config(const StepConfig& job) {
-    const StepConfig& own = program_.shape;
+    const StepConfig& own = program_.step_config;
     const auto expect = [&](const char* name, auto has, auto wanted) {
       if (has != wanted) report(concat("has ", name, " ", has, ", where the job has ", wanted));
     };

@@ -187,8 +187,8 @@ class SlotChecker {
   }
 
   void check_same_size() {
-    const Binding* source = action_.find(TSR_SLOT(TSR_ROLE_SOURCE, 0));
-    const Binding* destination = action_.find(TSR_SLOT(TSR_ROLE_DESTINATION, 0));
+    const Binding* source = action_.find(kSource);
+    const Binding* destination = action_.find(kDestination);
     if (!source || !destination) return;
     if (source->num_elements != destination->num_elements)
       report("reads " + std::to_string(source->num_elements) + " elements and writes " +

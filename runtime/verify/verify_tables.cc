@@ -6,6 +6,7 @@
 // Everything that later code indexes without a check is checked here. Cost: linear in the tables.
 
 #include <algorithm>
+#include <iterator>
 
 #include "verify/verify_rank.h"
 
@@ -105,6 +106,11 @@ void check_role(const Program& program, const Home& home, uint32_t role, Diagnos
   if (place.num_elements != home.num_elements)
     diagnostics.add(where + " has " + std::to_string(place.num_elements) + " elements, the home " +
                     std::to_string(home.num_elements));
+  constexpr uint32_t kKnown[] = {TSR_HOME_VALUE, TSR_HOME_MASTER, TSR_HOME_GRADIENT, TSR_HOME_M, TSR_HOME_V};
+  if (buffer->kind == TSR_BUFFER_PLUGIN && std::ranges::find(kKnown, role) != std::end(kKnown))
+    diagnostics.add(
+        where + " is in " + buffer_text(*buffer) +
+        ", a strategy's own, of which nothing is proved; keep it in a buffer of the role's kind, such as home");
   const bool is_compute_copy = role == TSR_HOME_VALUE && home.roles[TSR_HOME_MASTER].buffer != 0;
   if (role != TSR_HOME_GRADIENT && !is_compute_copy && !buffer->persistent)
     diagnostics.add(where + " is in " + buffer_text(*buffer) + ", which does not outlive the step");

@@ -10,7 +10,6 @@
 #include <cassert>
 #include <cmath>
 #include <cstring>
-#include <string>
 #include <utility>
 
 #include "base/concat.h"

@@ -18,6 +18,7 @@
 #include "base/concat.h"
 #include "base/durable_file.h"
 #include "tessera/error.hpp"
+#include "tessera/ranges.hpp"
 #include "weights/element_conversion.h"
 
 namespace tessera::host {
@@ -74,7 +75,7 @@ std::string header_text(const SafetensorsHeader& header, const std::string& path
     throw Error(TSR_E_INVALID_ARGUMENT, concat("cannot write the header of ", path, ": ", e.what()));
   }
   // The format allows blanks at the end of the header for this.
-  text.resize((text.size() + kDataAlignment - 1) / kDataAlignment * kDataAlignment, ' ');
+  text.resize(round_up<size_t>(text.size(), kDataAlignment), ' ');
   if (text.size() > kMaxSafetensorsHeaderBytes) {
     throw Error(TSR_E_INVALID_ARGUMENT, concat("the header of ", path, " would have ", text.size(),
                                                " bytes; the format's limit is ", kMaxSafetensorsHeaderBytes));

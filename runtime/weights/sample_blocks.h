@@ -1,7 +1,6 @@
 // Samples of large files: the blocks that are hashed instead of the whole.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <numeric>
 
 #include "support/comm_harness.h"
 #include "support/guard_page.h"

@@ -5,7 +5,6 @@
 //                      [--dtype TYPE]
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>

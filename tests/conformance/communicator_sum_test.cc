@@ -1,6 +1,5 @@
 // Conformance of communicators, 2: the canonical sum. Any cut of a buffer into calls, and every reducing collective,
 // gives the bits of the balanced tree over the ranks.
-#include <bit>
 #include <cmath>
 #include <random>
 

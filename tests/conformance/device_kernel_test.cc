@@ -1,4 +1,6 @@
 // The device contract of tessera/device.h: describe, prepare and launch, for every device plugin.
+#include <vector>
+
 #include "support/device_fixture.h"
 #include "support/device_ops.h"
 #include "support/typed_buffer.h"

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <functional>
 #include <random>
+#include <vector>
 
 #include "support/device_ops.h"
 #include "support/device_under_test.h"

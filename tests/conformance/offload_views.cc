@@ -5,6 +5,7 @@
 #include "conformance/offload_views.h"
 
 #include <algorithm>
+#include <random>
 #include <set>
 
 #include "tessera/error.hpp"

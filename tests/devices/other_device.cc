@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 
-/// The streams of the process, whichever rank's, that wait at an unsignalled semaphore. Allocating and loading wait
+/// The streams of the process, whichever rank's, that wait at an unsignaled semaphore. Allocating and loading wait
 /// until there is none, as they may in CUDA.
 class WaitingStreams {
  public:
@@ -117,8 +117,8 @@ tsr_status Semaphore::Wait::run(void* self, tsr_error*) noexcept {
   standing_streams.add(1);
   {
     std::unique_lock lock(wait.semaphore->mutex_);
-    wait.semaphore->signalled_.wait(lock,
-                                    [&] { return static_cast<int32_t>(wait.semaphore->value_ - wait.value) >= 0; });
+    wait.semaphore->signaled_.wait(lock,
+                                   [&] { return static_cast<int32_t>(wait.semaphore->value_ - wait.value) >= 0; });
   }
   standing_streams.add(-1);
   return TSR_OK;
@@ -129,7 +129,7 @@ void Semaphore::signal(uint32_t value) {
     const std::lock_guard lock(mutex_);
     value_ = value;
   }
-  signalled_.notify_all();
+  signaled_.notify_all();
 }
 
 OtherDevice::OtherDevice(const tsr_device_open_args& args) : cpu_(static_cast<int>(args.num_threads)) {

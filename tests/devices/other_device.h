@@ -62,7 +62,7 @@ class Semaphore {
     static tsr_status run(void* self, tsr_error* err) noexcept;
   };
   std::mutex mutex_;
-  std::condition_variable signalled_;
+  std::condition_variable signaled_;
   uint32_t value_ = 0;
   std::deque<Wait> waits_;
 };

@@ -1,8 +1,10 @@
 // --save-async as a user sees it: steps do not wait for the disk, and whatever a run ends with, it has its checkpoints.
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <cmath>
 #include <filesystem>
+#include <map>
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/save_folder.h"

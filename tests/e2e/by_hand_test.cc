@@ -124,6 +124,36 @@ TEST(ByHand, AFolderThatOneRankLacksEndsAllAtOnce) {
     }
 }
 
+/// The job looks at the folder when its first rank starts, another run writes there, and then the job's last rank
+/// comes.
+std::vector<CommandResult> run_around_another(const Flags& own, const Flags& other) {
+  ByHand job(2);
+  job.start(0, own).wait_for("waiting for rank 1");
+  const CommandResult between = run_command(train(other));
+  EXPECT_EQ(between.exit_code, 0) << between.err;
+  job.start(1, own);
+  return job.wait();
+}
+
+TEST(ByHand, AFolderThatGotAnotherRunsCheckpointsMeanwhileIsRefused) {
+  const TempFolder work;
+  const std::string save = "--save=" + work.path("run");
+  const auto results = run_around_another({"--steps=2", "--weight-decay=0.5", save}, {"--steps=2", save});
+  for (const CommandResult& result : results) {
+    EXPECT_NE(result.exit_code, 0);
+    expect_part(result.err, "holds checkpoints of another run, up to step 2");
+  }
+}
+
+TEST(ByHand, AFolderThatGotAnotherRunsRecordMeanwhileIsRefused) {
+  const TempFolder work;
+  const std::string out = "--out=" + work.path("run");
+  const auto results = run_around_another({"--steps=2", out}, {"--steps=1", out});
+  for (const CommandResult& result : results)
+    EXPECT_NE(result.exit_code, 0);
+  expect_part(results[0].err, "has the record of another run by now");
+}
+
 TEST(ByHand, AKilledRankEndsTheOthersAndIsNamedInOneBlock) {
   ByHand job(3);
   std::vector<Command*> ranks;

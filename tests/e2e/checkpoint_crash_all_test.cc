@@ -1,4 +1,6 @@
 // A run is killed at every call of every save, or the call fails, and the run goes on.
+#include <cerrno>
+
 #include <gtest/gtest.h>
 
 #include "e2e/checkpoint_crash.h"

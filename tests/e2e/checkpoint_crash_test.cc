@@ -1,4 +1,6 @@
 // What is left when a save is cut off, or when the disk refuses it.
+#include <cerrno>
+
 #include <gtest/gtest.h>
 
 #include "e2e/checkpoint_crash.h"

@@ -5,7 +5,7 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
-#include <functional>
+#include <fstream>
 #include <limits>
 #include <memory>
 #include <span>
@@ -229,6 +229,23 @@ TEST_F(CheckpointFiles, AFolderIsOneRuns) {
     expect_message(run_command(train({steps, nproc, "--save=" + to, "--resume=" + to})), 0, {"resumed from "});
     EXPECT_FALSE(fs::exists(to + "/save.lock"));
   }
+}
+
+// A user who prepares the next run changes the model's folder while this one trains.
+TEST_F(CheckpointFiles, AModelFolderThatChangesMeanwhile) {
+  const TempFolder work;
+  fs::copy(golden(), work.path("model"));
+  const std::string config = work.path("model") + "/config.json", text = file_bytes(config);
+  Words words = train({"--steps=200", "--save=" + work.path("run")});
+  *(std::ranges::find(words, "--model") + 1) = work.path("model");
+  Command training(words);
+  training.wait_for("step ");
+  const size_t gelu = text.find("gelu_new");
+  ASSERT_NE(gelu, std::string::npos);
+  std::ofstream(config, std::ios::binary) << std::string(text).replace(gelu, 8, "relu");
+  const CommandResult run = training.wait();
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(file_bytes(work.path("run") + "/step-00000200/config.json"), text);
 }
 
 TEST_F(CheckpointFiles, ANewRunHasNoBestOfTheOneBefore) {

@@ -1,9 +1,6 @@
 // `tessera generate` as a user types it: texts, bytes, token numbers.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <sstream>
-
 #include "e2e/cli.h"
 
 namespace tessera::testing {

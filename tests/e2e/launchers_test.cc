@@ -6,6 +6,7 @@
 
 #include <regex>
 #include <sstream>
+#include <vector>
 
 #include "e2e/cli.h"
 #include "support/paths.h"

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <thread>
 
 #include "e2e/cli.h"
@@ -74,6 +73,11 @@ std::string quote(const std::vector<std::string>& argv) {
 
 CommandResult under(const std::string& limit, const std::vector<std::string>& argv) {
   return Command({"bash", "-c", "ulimit " + limit + " && exec " + quote(argv)}).wait();
+}
+
+TEST(Limits, ARunEndsWhereNoSignalCanBeQueued) {
+  for (const char* nproc : {"--nproc=1", "--nproc=2"})
+    EXPECT_EQ(under("-i 0", train({"--steps=1", nproc})).exit_code, 0) << nproc;
 }
 
 TEST(Limits, PluginsThatFindNoMemorySaySo) {

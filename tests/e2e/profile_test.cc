@@ -1,7 +1,6 @@
 // train --profile: the trace holds every action of every rank; tessera trace and plan --trace read it.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>

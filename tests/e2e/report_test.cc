@@ -207,8 +207,8 @@ CommandResult in_browser(const TempFolder& folder, Words more) {
   return run_command(words);
 }
 
-/// The share of the most frequent colour in a PNG of 8 bits a channel, and the number of colours.
-std::pair<double, size_t> colours_of(const std::string& png) {
+/// The share of the most frequent color in a PNG of 8 bits a channel, and the number of colors.
+std::pair<double, size_t> colors_of(const std::string& png) {
   const auto number = [&](size_t at) {
     uint32_t value = 0;
     for (size_t i = 0; i < 4; ++i)
@@ -241,7 +241,7 @@ std::pair<double, size_t> colours_of(const std::string& png) {
     for (size_t x = 0; x < width; ++x)
       ++counts[uint32_t{row[x * channels]} << 16 | uint32_t{row[x * channels + 1]} << 8 | row[x * channels + 2]];
   }
-  const auto most = std::ranges::max_element(counts, {}, [](const auto& colour) { return colour.second; });
+  const auto most = std::ranges::max_element(counts, {}, [](const auto& color) { return color.second; });
   return {static_cast<double>(most->second) / static_cast<double>(width * height), counts.size()};
 }
 
@@ -265,9 +265,9 @@ TEST(Report, IsDrawnByABrowser) {
   const CommandResult shot =
       in_browser(folder, {"--window-size=1200,1600", "--screenshot=" + picture, "file://" + file});
   ASSERT_EQ(shot.exit_code, 0) << shot.err;
-  const auto [most, num_colours] = colours_of(file_bytes(picture));
+  const auto [most, num_colors] = colors_of(file_bytes(picture));
   EXPECT_LT(most, 0.9) << "the page is nearly blank";
-  EXPECT_GT(num_colours, 100u);
+  EXPECT_GT(num_colors, 100u);
 }
 
 // A pointer that a script moves, in a copy of the page whose policy lets it.

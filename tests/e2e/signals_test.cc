@@ -258,7 +258,7 @@ INSTANTIATE_TEST_SUITE_P(Signals, Strategies,
                                            Flags{"--mesh=pp=3", "--strategy=pp=pipeline"}),
                          [](const auto& test) { return kNames[test.index]; });
 
-TEST(ALaunchedJob, ThatIsSignalledAsAGroupStopsOnce) {
+TEST(ALaunchedJob, ThatIsSignaledAsAGroupStopsOnce) {
   Command run(train(three_ranks({"--nproc=3"})));
   wait_for_steps(run);
   kill(-run.pid(), SIGINT);  // as a terminal does at ^C
@@ -339,19 +339,42 @@ TEST(ARank, EndsAtOnceBeforeItsFirstStep) {
 }
 
 // The system does not let the first process of a container die of a signal's default action.
-TEST(ARank, EndsAsTheFirstProcessOfAContainerToo) {
-  const Flags unshare = {"unshare", "--pid", "--fork", "--kill-child"};
-  Flags probe = unshare, command = unshare;
-  probe.push_back("true");
-  if (run_command(probe).exit_code != 0) GTEST_SKIP() << "needs the right to make a namespace of process ids (root)";
-  const Flags rank = train({kSteps});
-  command.insert(command.end(), rank.begin(), rank.end());
-  Command container(command, without_rank_1());
-  ASSERT_TRUE(container.wait_for("rank 0 of 2, from torchrun")) << container.err();
-  kill(children_of(container.pid()).at(0), SIGTERM);
-  const CommandResult result = container.wait();
-  EXPECT_EQ(result.exit_code, 128 + SIGTERM);
-  expect_part(result.err, "tessera: ended by signal SIGTERM");
+class FirstProcess : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    Flags probe = kUnshare;
+    probe.push_back("true");
+    if (run_command(probe).exit_code != 0) GTEST_SKIP() << "needs the right to make a namespace of process ids (root)";
+  }
+  /// The command gets the signal when it has written `line`, and is ended by it.
+  static void expect_ended(int signal, const Flags& words, const std::string& line,
+                           const std::map<std::string, std::string>& variables = {}) {
+    Flags command = kUnshare;
+    command.insert(command.end(), words.begin(), words.end());
+    Command container(command, variables);
+    ASSERT_TRUE(container.wait_for(line)) << container.err();
+    kill(children_of(container.pid()).at(0), signal);
+    const CommandResult result = container.wait();
+    EXPECT_EQ(result.exit_code, 128 + signal) << result.err;
+    expect_part(result.err, std::string("tessera: ended by signal SIG") + ::sigabbrev_np(signal));
+    EXPECT_EQ(result.err.find("called exit"), std::string::npos) << result.err;
+  }
+
+  inline static const Flags kUnshare = {"unshare", "--pid", "--fork", "--kill-child"};
+};
+
+TEST_F(FirstProcess, ThatWaitsForOtherRanks) {
+  expect_ended(SIGTERM, train({kSteps}), "rank 0 of 2, from torchrun", without_rank_1());
+}
+
+// A signal that finds the thread in a plugin's call is not that plugin's exit.
+TEST_F(FirstProcess, ThatTrains) {
+  for (const int signal : {SIGHUP, SIGUSR2, SIGXCPU})
+    expect_ended(signal, train({kSteps}), "step ");
+}
+
+TEST_F(FirstProcess, ThatPlans) {
+  expect_ended(SIGTERM, tessera({"plan", "--model", golden(), "--grad-accum=27777"}), " s so far");
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace tessera::testing {
 using namespace host;
 namespace {
 
-constexpr int64_t kMostSegments = 200;  // a larger model takes its time
+constexpr int64_t kMaxSegments = 200;  // a larger model takes its time
 
 std::string facts_of(const Architecture& architecture) {
   std::string text;
@@ -31,7 +31,7 @@ void use(const Architecture& architecture) {
   const std::shared_ptr<const Architecture> again = read(architecture.hugging_face_config("float32"));
   require(again != nullptr, "the config.json that was written does not read back");
   require(facts_of(*again) == facts_of(architecture), "the config.json that was written is of another model");
-  if (architecture.num_segments() > kMostSegments) return;
+  if (architecture.num_segments() > kMaxSegments) return;
   succeeds([&] {
     const Model model = architecture.build({.batch = 1, .seq = 1});
     require(static_cast<int64_t>(model.segments.size()) == architecture.num_segments(), "another number of segments");

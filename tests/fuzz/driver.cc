@@ -15,9 +15,9 @@
 namespace tessera::testing {
 namespace {
 
-constexpr size_t kLongestInput = 8192, kMostChanges = 6;
-constexpr time_t kMostSeconds = 60;                 // of an input
-constexpr int64_t kMostBytes = int64_t{512} << 20;  // of the process, sanitizers included
+constexpr size_t kLongestInput = 8192, kMaxChanges = 6;
+constexpr time_t kMaxSeconds = 60;                 // of an input
+constexpr int64_t kMaxBytes = int64_t{512} << 20;  // of the process, sanitizers included
 
 /// Numbers at which sizes overflow, and marks of JSON.
 constexpr std::string_view kWords[] = {"0",
@@ -41,7 +41,7 @@ constexpr std::string_view kWords[] = {"0",
 class Mutator {
  public:
   void change(std::string& input) {
-    for (size_t left = 1 + draw(kMostChanges); left > 0; --left)
+    for (size_t left = 1 + draw(kMaxChanges); left > 0; --left)
       change_once(input);
     if (input.size() > kLongestInput) input.resize(kLongestInput);
   }
@@ -89,7 +89,7 @@ class Mutator {
 int run(uint64_t num_runs) {
   const std::vector<std::string> seeds = fuzz_seeds();
   const auto take = [](const std::string& input) {
-    const itimerval limit{{}, {kMostSeconds, 0}};
+    const itimerval limit{{}, {kMaxSeconds, 0}};
     ::setitimer(ITIMER_PROF, &limit, nullptr);
     LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(input.data()), input.size());
   };
@@ -102,7 +102,7 @@ int run(uint64_t num_runs) {
     mutator.change(input);
     take(input);
   }
-  require(host::resident_memory().peak_bytes < kMostBytes, "inputs of a few bytes take much memory");
+  require(host::resident_memory().peak_bytes < kMaxBytes, "inputs of a few bytes take much memory");
   std::cout << seeds.size() << " seeds and " << num_runs << " changes of them\n";
   return 0;
 }

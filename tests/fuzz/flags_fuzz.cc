@@ -1,5 +1,7 @@
 // A command line from anybody: the first byte chooses the command, and each line is an argument. Whatever it is, it is
 // read or refused with a sentence, and the settings that were read can be printed, and are read again as the same.
+#include <string_view>
+
 #include "config/axes.h"
 #include "config/flag_table.h"
 #include "config/parse_flags.h"

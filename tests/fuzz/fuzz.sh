@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# fuzz.sh PROGRAM LIMIT: libFuzzer's program, from its seeds and from what it has learnt, which stays in corpus/ beside it.
+# fuzz.sh PROGRAM LIMIT: libFuzzer's program, from its seeds and from what it has learned, which stays in corpus/ beside it.
 # An input that is a finding stays there too. LIMIT is -runs=N or -max_total_time=SECONDS.
 set -euo pipefail
 program=$(realpath "$1")

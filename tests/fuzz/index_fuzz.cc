@@ -1,6 +1,5 @@
 // index.json from anybody: whatever the text, its reader accepts it or says why not. An input is the text after the
 // first line, whose checksum is computed here, since no change would come past it.
-#include <algorithm>
 #include <cstdio>
 #include <span>
 

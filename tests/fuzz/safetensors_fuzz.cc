@@ -1,6 +1,5 @@
 // A safetensors file from anybody: whatever its bytes, its reader accepts it or says why not, and of what it accepts
 // every element can be read. The file is in memory.
-#include <algorithm>
 #include <cstring>
 
 #include "fuzz/fuzz_target.h"

@@ -1,5 +1,7 @@
 // An untrusted file for --config: whatever its bytes, it is accepted or refused with a message, and accepted settings
 // are written as a file that reads back as the same settings.
+#include <string_view>
+
 #include "config/flag_table.h"
 #include "config/parse_flags.h"
 #include "config/settings/settings_file.h"

@@ -78,13 +78,13 @@ void read_to_the_end(const Socket& socket) {
 
 /// One for many inputs, until one has closed its job.
 TcpStoreServer& server() {
-  constexpr int kMostInputs = 500;  // whose values it keeps
+  constexpr int kMaxInputs = 500;  // whose values it keeps
   // Before the server: what libcrypto keeps must outlive its thread.
   [[maybe_unused]] static const wire::Bytes32 any_proof =
       wire::Proofs{kSecret, {}, {}}.client(wire::claim_of(kStranger));
   static std::optional<TcpStoreServer> server;
   static int num_inputs = 0;
-  if (server && (server->store().is_closed() || ++num_inputs == kMostInputs)) server.reset();
+  if (server && (server->store().is_closed() || ++num_inputs == kMaxInputs)) server.reset();
   if (!server) server.emplace(kAddress, 0, kSecret), num_inputs = 0;
   return *server;
 }

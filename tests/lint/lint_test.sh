@@ -78,6 +78,9 @@ accepted 'a type of one file alone that has the name of another'
 
 put runtime/cli/main.cc 'const char* name = "ddp";'
 refused 'the host names a plugin' 'runtime/cli/main.cc:1 names a plugin'
+put plugins/optimizer-state-offload/CMakeLists.txt '# Built.'
+put runtime/cli/main.cc 'const char* name = "optimizer-state";'
+refused 'the host names an offload policy' 'runtime/cli/main.cc:1 names a plugin'
 
 put runtime/cli/main.cc 'Mlp model;'
 refused 'the host names an architecture' 'runtime/cli/main.cc:1 names the architecture mlp'
@@ -143,6 +146,8 @@ A wish for more memory.
 A stream of an own.
 A stretch of elements.
 It is a matter of order.
+The colour of a bar is its kind.
+The limit is kMostRanks.
 The error is "there is no flag --x".
 Every kind that there is.
 One lock. Who waits sleeps.
@@ -156,7 +161,7 @@ mkdir -p docs
 cat >docs/page.md <<'TEXT'
 There is no group; the run is no longer than before.
 An event stands for the work before it.
-Work that is queued behind an unsignalled semaphore. Nothing is left behind.
+Work that is queued behind an unsignaled semaphore. Nothing is left behind.
 The user `nobody` may read it; nobody() { true; }
 There are no lines, he said, that there are rules for. Who reads this?
 TEXT

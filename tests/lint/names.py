@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Fails when two files define a type of one name in one namespace: in a program that has both that is undefined
-behaviour, which no compilation shows. The preset `one-program` proves more, functions too, and takes a whole build.
+behavior, which no compilation shows. The preset `one-program` proves more, functions too, and takes a whole build.
 
 Usage: names.py FOLDER...    folders of sources; a type of one may have the name of another's
 """

@@ -52,12 +52,13 @@ while IFS=: read -r file line text; do
   breach "$file:$line: $text: the host's names are in tessera::host, and are used by name"
 done < <(grep -rnE '^ *using namespace tessera|^namespace tessera' runtime | grep -vE ':namespace tessera::host\b' || true)
 
-# Of the names, these are words of the field too, and may be part of a text.
-readonly words=' cpu cuda local pipeline tensor '
+# Of the names, these are words of the field too, and may be part of a text; these may be all of one.
+readonly words=' cpu cuda local pipeline tensor fit ' whole_words=' activations stream '
 names='' coined=''
 for folder in plugins/*/; do
   name=$(basename "$folder")
-  name=${name%-device} name=${name%-comm}
+  name=${name%-device} name=${name%-comm} name=${name%-offload}
+  [[ $whole_words == *" $name "* ]] && continue
   names+="${names:+|}$name"
   [[ $words == *" $name "* ]] || coined+="${coined:+|}$name"
 done

@@ -33,6 +33,10 @@ HABITS = [
     (r"\bof an own\b", "of its own"),
     (r"\b(stretch(es)?) of\b", "range: the one word for a contiguous run of elements"),
     (r"\bit is (?:a )?matter of\b", "concerns"),
+    # As the standard library and the field spell: optimizer, synchronize, color.
+    (r"\b\w*(?:(?:initial|optim|synchron|recogn|normal|serial|summar)is(?:e|ed|es|er|ing|ation)|colour|neighbour|behaviour)\w*",
+     "the American spelling"),
+    (r"\bk(?:Most|Least)[A-Z]", "kMax, kMin"),
     # In a message only: prose may say it.
     (r'"(?:[^"\\]|\\.)*\bthere (?:is|are) no\b', "unknown X; no such file; X does not exist; X holds no Y"),
     (r"\bthat there (?:is|are)(?=[.,;:\"]|$)", "all; every X; the X that exist"),

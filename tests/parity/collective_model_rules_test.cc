@@ -56,6 +56,13 @@ const Fault kCollectiveFaults[] = {
            return insert_elementwise(p, i, TSR_ACTION_SCALE, p.actions[i].bindings[0], 0.5);
      },
      ", scaled by 0.5 on one rank and the gradient of "},
+    {"gradient_scaled_a_little_on_one_of_its_ranks", "zero3", 0,
+     [](Program& p) {
+       for (size_t i = 0; i < p.actions.size(); ++i)
+         if (p.actions[i].kind == TSR_ACTION_REDUCE && p.actions[i].peer == 1)
+           return insert_elementwise(p, i, TSR_ACTION_SCALE, p.actions[i].bindings[0], 0.999);
+     },
+     ", scaled by 0.999 on one rank and the gradient of "},
     {"gradients_exchanged_on_the_slice_of_another_rank", "fsdp", 0,
      [](Program& p) {
        Action& backward = action_of(p, TSR_ACTION_BACKWARD, "ln_f", 0);

@@ -1,8 +1,6 @@
 // ddp against one rank and against itself: ranks, buckets, delays and memory checks change nothing they should not.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "support/local_job.h"
 #include "support/temp_folder.h"
 
@@ -72,7 +70,7 @@ TEST_P(DdpBits, ReducingEveryMicroBatchAgrees) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, DdpBits, ::testing::Values(3, 4));
 
-/// A model with odd sizes and no weights: initialised from the seed.
+/// A model with odd sizes and no weights: initialized from the seed.
 std::string odd_model(const TempFolder& folder, const char* activation) {
   folder.write("config.json",
                R"({"model_type": "gpt2", "layer_norm_epsilon": 1e-5, "vocab_size": 101, "n_positions": 40,

@@ -1,7 +1,6 @@
 // 16-bit runs: near the float64 trajectory, and with a loss scale that adapts to what overflows.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "support/large_gradients.h"

@@ -272,7 +272,7 @@ void write_as_idx(const TempFolder& folder) {
   std::vector<int32_t> labels(n);
   csv->read(all, features, labels);
   std::vector<uint8_t> pixels(features.size());
-  std::ranges::transform(features, pixels.begin(), [](float grey) { return static_cast<uint8_t>(15 * grey); });
+  std::ranges::transform(features, pixels.begin(), [](float gray) { return static_cast<uint8_t>(15 * gray); });
   folder.write("train-images-idx3-ubyte", idx_bytes(0x08, {n, 8, 8}, pixels));
   folder.write("train-labels-idx1-ubyte", idx_bytes(0x08, {n}, std::vector<uint8_t>(labels.begin(), labels.end())));
 }

@@ -1,5 +1,6 @@
 // The rules that hold programs against the model: for each, a program of a whole job in which that rule alone is
 // broken, and the sentence that says so. Those of collectives are in collective_model_rules_test.cc.
+#include "base/concat.h"
 #include "model_rule.h"
 
 namespace tessera::testing {
@@ -238,7 +239,7 @@ void bind_a_slot_that_the_op_lacks(Program& p) {
 }
 
 const Fault kCommonFaults[] = {
-    {"config", "one", 0, [](Program& p) { p.shape.max_norm = 0.005; },
+    {"config", "one", 0, [](Program& p) { p.step_config.max_norm = 0.005; },
      "rank 0: its step program has max_norm 0.005, where the job has 0.01"},
     {"layout", "fsdp", 0, [](Program& p) { p.layout.front().roles &= ~(1u << TSR_HOME_GRADIENT); },
      "rank 0: its step program has another layout than the init program of rank 0"},
@@ -278,6 +279,21 @@ INSTANTIATE_TEST_SUITE_P(Common, ModelRule, ::testing::ValuesIn(kCommonFaults), 
 TEST(ModelRuleOfSlots, HoldsInEval) {
   EXPECT_TRUE(has_diagnostic({job("one").refusal_of_eval(0, bind_a_slot_that_the_op_lacks)},
                              "binds s7, which the device does not list for its op"));
+}
+
+TEST(ModelRuleOfConfig, OfEveryNumber) {
+  const auto expect_refused = [](const char* name, auto StepConfig::*field, auto value) {
+    const auto change = [=](Program& p) { p.step_config.*field = value; };
+    EXPECT_TRUE(
+        has_diagnostic(job("one").findings(0, change), concat("its step program has ", name, " ", value, ", where")))
+        << name;
+  };
+  expect_refused("beta1", &StepConfig::beta1, 0.5);
+  expect_refused("beta2", &StepConfig::beta2, 0.5);
+  expect_refused("epsilon", &StepConfig::epsilon, 0.5);
+  expect_refused("weight_decay", &StepConfig::weight_decay, 0.5);
+  const auto half = [](Program& p) { p.step_config.reduce_dtype = TSR_BF16; };
+  EXPECT_TRUE(has_diagnostic(job("one").findings(0, half), "has reduce_dtype bf16, where the job has f32"));
 }
 
 // The host fills what the homes of the first step program name.

@@ -172,7 +172,7 @@ class Mutator {
       if (own.home != 0 && home.id != own.home) set("home", &Action::home, home.id);
     set("flags", &Action::flags, own.flags ^ TSR_ACTION_PREDICATED);
     if (!is_compute(own.kind)) return;
-    for (int mb = 0; mb < static_cast<int>(program_.shape.num_micro_batches); ++mb)
+    for (int mb = 0; mb < static_cast<int>(program_.step_config.num_micro_batches); ++mb)
       if (mb != own.micro_batch) set("micro_batch", &Action::micro_batch, mb);
     const auto& segments = program_.model->segments;
     for (int s = 0; s < static_cast<int>(segments.size()); ++s)

@@ -16,7 +16,7 @@ struct Mutant {
   std::function<void(Program&)> change;
 };
 
-/// Of a finished program: each action removed, doubled, after its neighbour; each binding to each buffer of the same
+/// Of a finished program: each action removed, doubled, after its neighbor; each binding to each buffer of the same
 /// size, dtype and memory, to other elements, in another mode, or to what another binding has; each attribute, kind and
 /// stream to another value; a scale or zeros after each that writes. And add_table_mutants.
 std::vector<Mutant> mutants_of(const Program& program);

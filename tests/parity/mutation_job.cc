@@ -1,6 +1,5 @@
 #include "mutation_job.h"
 
-#include <atomic>
 #include <cstring>
 #include <thread>
 
@@ -16,7 +15,6 @@
 namespace tessera::testing {
 namespace {
 
-constexpr double kMemoryBudget = 1.02;
 constexpr int64_t kTimeoutMs = 4000;
 constexpr int kNumSteps = 2;
 
@@ -24,7 +22,7 @@ constexpr int kNumSteps = 2;
 std::vector<MicroBatch> batches_of(const Job& job, int data_rank, int step) {
   const int64_t vocab = job.model.parameters[0].dims[0].extent;
   std::vector<MicroBatch> batches;
-  for (uint32_t mb = 0; mb < job.shape.num_micro_batches; ++mb) {
+  for (uint32_t mb = 0; mb < job.step_config.num_micro_batches; ++mb) {
     MicroBatch& batch = batches.emplace_back();
     for (const int input : job.model.inputs()) {
       std::vector<int32_t> tokens;
@@ -80,7 +78,7 @@ void MutationJob::replan(RankPrograms& programs, const Change& change) const {
   programs.eval.reset();
   for (Program* program : all)
     order_live_ranges(*program);
-  programs.memory = plan_memory(all, kMemoryBudget, kBufferAlignment);
+  programs.memory = plan_memory(all, kDeviceBudget, kBufferAlignment);
   refuse(verify_rank(step, &programs.memory[1]));
   refuse(verify_placement(step));
 }
@@ -134,7 +132,7 @@ void MutationJob::run_rank(int rank, RankPrograms programs, const std::shared_pt
   setup.debug.check_memory = true;
   setup.debug.guard_bytes = kBufferAlignment;
   RankRuntime runtime(setup, std::move(programs));
-  runtime.initialise(InitialValues(1, job.model.parameters));
+  runtime.initialize(InitialValues(1, job.model.parameters));
   for (int step = 0; step < kNumSteps; ++step) {
     const int data_rank = job.mesh.data_rank(job.mesh.coordinates(rank));
     const StepResult result = runtime.run_step(static_cast<uint64_t>(step), 1e-2, 1, batches_of(job, data_rank, step));
@@ -157,7 +155,8 @@ std::vector<std::byte> MutationJob::run(int representative, const Change& change
     own_.push_back(compile_rank(compiled_.input(), compiled_.job().mesh.coordinates(rank)));
   std::vector<RankPrograms> programs = own_;
   for (int rank = 0; rank < num_ranks; ++rank) {
-    const bool is_changed = compiled_.programs().classes.representative(rank) == representative;
+    const bool is_changed =
+        representative == kEveryClass || compiled_.programs().classes.representative(rank) == representative;
     replan(
         programs[static_cast<size_t>(rank)], is_changed ? change : [](Program&) {});
   }

@@ -14,6 +14,7 @@ namespace tessera::testing {
 using namespace host;
 
 using Change = std::function<void(Program&)>;
+inline constexpr auto kUnchanged = [](Program&) {};
 inline constexpr int kEveryClass = -1;  ///< as a representative: the programs of all ranks are changed
 
 class MutationJob {

@@ -68,7 +68,7 @@ const MutationCase& case_of(std::string_view name) {
   return *std::ranges::find(cases(), name, &MutationCase::name);
 }
 
-/// Tries every n-th mutant, from the first on.
+/// Tries every n-th mutant of each kind, from the first on.
 class MutationRun {
  public:
   explicit MutationRun(const MutationCase& one) : job_(flags_of(one), one.num_ranks), own_(one.own) {}
@@ -77,10 +77,12 @@ class MutationRun {
     for (const int rank : job_.representatives()) {
       ASSERT_EQ(job_.refusal(rank, [](Program&) {}), "");  // else every mutant would be refused for that
       const std::vector<Mutant> mutants = mutants_of(job_.step(rank));
-      for (size_t m = 0; m < mutants.size(); m += n)
-        if (std::ranges::none_of(
-                own_, [&](const std::string& words) { return mutants[m].what.find(words) != std::string::npos; }))
-          try_one(rank, mutants[m]);
+      std::map<std::string, size_t> seen;
+      for (const Mutant& mutant : mutants)
+        if (seen[mutant.kind]++ % n == 0 && std::ranges::none_of(own_, [&](const std::string& words) {
+              return mutant.what.find(words) != std::string::npos;
+            }))
+          try_one(rank, mutant);
     }
     for (const auto& [kind, c] : counts_)
       std::cout << concat(kind, ": ", c.tried, " mutants, ", c.refused, " refused, ", c.same, " with the same bits, ",
@@ -106,7 +108,7 @@ class MutationRun {
   }
 
   std::string difference_of(int rank, const Mutant& mutant) {
-    if (!right_) right_ = job_.run(-1, {});
+    if (!right_) right_ = job_.run(kEveryClass, kUnchanged);
     try {
       return job_.run(rank, mutant.change) == *right_ ? "" : "proved, and has other bits";
     } catch (const std::exception& error) {

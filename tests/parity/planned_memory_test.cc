@@ -7,6 +7,8 @@
 #include <set>
 
 #include "fsdp.h"
+#include "memory/memory_plan.h"
+#include "passes/dependencies.h"
 #include "sharding.h"
 #include "support/compiled_job.h"
 #include "support/expect_error.h"
@@ -225,6 +227,36 @@ TEST(Programs, OfRanksWithoutATensorMeetThoseOfTheOthers) {
     EXPECT_EQ(job.diagnostics(), Diagnostics{});
   }
   EXPECT_EQ(CompiledJob(flags({"--strategy=fsdp"}), 64).diagnostics(), Diagnostics{});
+}
+
+// ---- waits that let buffers share addresses ----
+
+/// The dependencies that planning with this budget adds to a step's own.
+size_t num_added_waits(RankPrograms programs, double budget) {
+  Program& step = programs.steps.front();
+  const auto count = [&] {
+    size_t num = 0;
+    for (const Action& action : step.actions)
+      num += action.dependencies.size();
+    return num;
+  };
+  for (Action& action : step.actions)
+    action.dependencies.clear();
+  derive_dependencies(step);
+  const size_t derived = count();
+  Program* const only[] = {&step};
+  plan_memory(only, budget);
+  return count() - derived;
+}
+
+// Waits cost overlap. Without limits far below the top of the arena, these steps waited wherever the smallest arena
+// does.
+TEST(Waits, AreFewWithinTheBudget) {
+  for (const auto& [strategy, num_ranks] : {std::pair("fsdp", 8), std::pair("zero3", 3)}) {
+    const CompiledJob job({"--model=gpt2_xl", std::string("--strategy=") + strategy}, num_ranks);
+    const size_t smallest = num_added_waits(job.of(0), 0), within_budget = num_added_waits(job.of(0), kDeviceBudget);
+    EXPECT_LE(2 * within_budget, smallest) << strategy << ": " << within_budget << " of " << smallest;
+  }
 }
 
 }  // namespace

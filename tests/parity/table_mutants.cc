@@ -32,10 +32,10 @@ class TableMutator {
 
   template <class T>
   void set_config(const char* name, T StepConfig::*field, T value) {
-    add("config", concat(name, " -> ", value), [=](Program& p) { p.shape.*field = value; });
+    add("config", concat(name, " -> ", value), [=](Program& p) { p.step_config.*field = value; });
   }
   void change_config() {
-    const StepConfig& own = program_.shape;
+    const StepConfig& own = program_.step_config;
     set_config("beta1", &StepConfig::beta1, 0.5 * own.beta1);
     set_config("beta2", &StepConfig::beta2, 0.5 * own.beta2);
     set_config("epsilon", &StepConfig::epsilon, 1e3 * own.epsilon);

@@ -1,7 +1,6 @@
 // The programs of a job, compiled from flags and checked, without running anything.
 #pragma once
 
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>

@@ -3,7 +3,6 @@
 #include <sanitizer/asan_interface.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "support/operand_layout.h"
 #include "support/patience.h"

@@ -25,14 +25,14 @@ class Gpt2Ddp {
       : model_(make_gpt2({.num_layers = 2, .num_heads = 2, .embed = 16, .vocab = 48, .positions = 8, .ffn = 32},
                          {.batch = 2, .seq = 8, .loss_scale = 1.0 / 32})),
         mesh_({{"dp", num_ranks, TSR_SPLITS_BATCH}}) {
-    shape_.num_micro_batches = num_micro_batches;
-    shape_.reduce_every = reduce_every;
+    step_config_.num_micro_batches = num_micro_batches;
+    step_config_.reduce_every = reduce_every;
   }
 
   const Mesh& mesh() const { return mesh_; }
 
   Program base(int rank, uint32_t purpose = TSR_PURPOSE_STEP) const {
-    return build_program(model_, mesh_, mesh_.coordinates(rank), shape_, {}, purpose,
+    return build_program(model_, mesh_, mesh_.coordinates(rank), step_config_, {}, purpose,
                          [](const tsr_op& op) { return cpu::describe(op); });
   }
 
@@ -68,14 +68,14 @@ class Gpt2Ddp {
  private:
   Model model_;
   Mesh mesh_;
-  StepConfig shape_;
+  StepConfig step_config_;
 };
 
 /// Dependencies and addresses, as the host gives them.
 inline MemoryPlan plan(Program& program) {
   derive_dependencies(program);
   Program* programs[] = {&program};
-  return plan_memory(programs, 1.02)[0];
+  return plan_memory(programs)[0];
 }
 
 /// Index of the n-th action of a kind on a stream of that name ("" : any); the number of actions if there is none.

@@ -3,7 +3,6 @@
 
 #include <functional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "compile/pass_runner.h"
@@ -38,11 +37,11 @@ class OptionValues {
 /// Two blocks over one axis "dp"; units wte, wpe, h.0, h.1, ln_f.
 class Gpt2Pass {
  public:
-  explicit Gpt2Pass(int num_ranks, StepConfig shape = {})
+  explicit Gpt2Pass(int num_ranks, StepConfig step_config = {})
       : model_(make_gpt2({.num_layers = 2, .num_heads = 2, .embed = 16, .vocab = 48, .positions = 8, .ffn = 32},
-                         {.batch = 2, .seq = 8, .loss_scale = 1.0 / 32, .dtype = shape.dtype})),
+                         {.batch = 2, .seq = 8, .loss_scale = 1.0 / 32, .dtype = step_config.dtype})),
         mesh_({{"dp", num_ranks, TSR_SPLITS_BATCH}}),
-        shape_(shape) {}
+        step_config_(step_config) {}
 
   const Model& model() const { return model_; }
 
@@ -52,7 +51,7 @@ class Gpt2Pass {
                   const Change& change = {}) const {
     using Table = StrategyTable<AnyStrategy, TSR_STRATEGY_SPLIT_STORAGE, TSR_SPLITS_BATCH, TSR_STRATEGY_SHARDS_HOMES>;
     const auto describe = [](const tsr_op& op) { return cpu::describe(op); };
-    Program program = build_program(model_, mesh_, mesh_.coordinates(rank), shape_, {}, purpose, describe);
+    Program program = build_program(model_, mesh_, mesh_.coordinates(rank), step_config_, {}, purpose, describe);
     if (change) change(program);
     run_pass(program,
              {"pass", 0, &Table::kInterface, reinterpret_cast<tsr_strategy*>(const_cast<Strategy*>(&strategy))},
@@ -78,7 +77,7 @@ class Gpt2Pass {
 
   Model model_;
   Mesh mesh_;
-  StepConfig shape_;
+  StepConfig step_config_;
 };
 
 }  // namespace tessera::testing

@@ -3,7 +3,6 @@
 
 #include <array>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "passes/chunks.h"
@@ -20,7 +19,7 @@ class HomesByHand {
   static constexpr int kMatrix = 0, kBias = 2;
 
   explicit HomesByHand(uint64_t num_elements, uint64_t shift = 0) {
-    program.shape.weight_decay = 0.1;
+    program.step_config.weight_decay = 0.1;
     for (const uint32_t role : {TSR_HOME_VALUE, TSR_HOME_GRADIENT, TSR_HOME_M, TSR_HOME_V})
       roles_[role] = role == TSR_HOME_GRADIENT ? transient(program, "g", num_elements + shift, TSR_BUFFER_GRADIENT)
                                                : persistent(program, "p", num_elements + shift);

@@ -1,7 +1,6 @@
 // The programs of a small GPT-2 under the pipeline strategy, compiled in the test without plugins.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -31,7 +30,7 @@ class PipelinePrograms {
                       {.batch = 2, .seq = 8, .loss_scale = 1.0 / 64})),
         mesh_({{"pp", options_.num_stages, TSR_SPLITS_LAYERS}}),
         pass_("pp", values()) {
-    shape_.num_micro_batches = options_.num_micro_batches;
+    step_config_.num_micro_batches = options_.num_micro_batches;
   }
 
   Model& model() { return model_; }
@@ -54,7 +53,7 @@ class PipelinePrograms {
     bare.model = &model_;
     bare.mesh = &mesh_;
     bare.coordinates = mesh_.coordinates(0);
-    bare.shape = shape_;
+    bare.step_config = step_config_;
     add_layout(bare, strategy());
     return bare.layout;
   }
@@ -66,7 +65,7 @@ class PipelinePrograms {
     bare.model = &model_;
     bare.mesh = &mesh_;
     bare.coordinates = mesh_.coordinates(0);
-    bare.shape = shape_;
+    bare.step_config = step_config_;
     const ProgramSnapshot snapshot(bare, 0);
     return use(ProgramView(snapshot.view()));
   }
@@ -85,7 +84,7 @@ class PipelinePrograms {
   CompileInput input(std::span<const StrategyOnAxis> strategies) const {
     return {model_,
             mesh_,
-            shape_,
+            step_config_,
             strategies,
             [](const tsr_op& op) { return cpu::describe(op); },
             [](const Program&, const Action&, int) { return uint64_t{0}; },
@@ -96,7 +95,7 @@ class PipelinePrograms {
   Model model_;
   Mesh mesh_;
   pipeline::Pipeline pass_;
-  StepConfig shape_;
+  StepConfig step_config_;
 };
 
 }  // namespace tessera::testing

@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <climits>
 #include <random>
+#include <vector>
 
 #include "support/free_port.h"
 #include "support/processes.h"

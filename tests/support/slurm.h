@@ -5,7 +5,6 @@
 #include <list>
 #include <map>
 #include <string>
-#include <vector>
 
 #include "support/command.h"
 #include "support/temp_folder.h"

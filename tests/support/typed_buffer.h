@@ -4,7 +4,6 @@
 #include <functional>
 #include <memory_resource>
 #include <string>
-#include <vector>
 
 #include "tessera/core.h"
 

@@ -233,7 +233,7 @@ TEST(CountedRanges, AReplicatedGradientCountsOnTheFirstRankOnly) {
 TEST(OptimizerRanges, DecayIsForTensorsOfTwoDims) {
   const Gpt2Ddp gpt2(1);
   Program program = gpt2.base(0);
-  program.shape.weight_decay = 0.25;
+  program.step_config.weight_decay = 0.25;
   for (const Home& home : program.homes) {
     const bool matrix = program.model->parameters[static_cast<size_t>(home.pieces[0].parameter)].dims.size() == 2;
     EXPECT_EQ(optimizer_ranges(program, home)[0].weight_decay, matrix ? 0.25 : 0.0) << home.name;

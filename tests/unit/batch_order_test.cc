@@ -25,7 +25,7 @@ int32_t window_begin(const BatchOrder& order, int64_t rank, std::size_t window_t
   return inputs[0];
 }
 
-TEST(BatchOrder, RanksReadNeighbouringWindows) {
+TEST(BatchOrder, RanksReadNeighboringWindows) {
   const CountingTokens tokens(1000);
   BatchOrder order(tokens, 2, 5, 3);
   for (int step = 0; step < 5; ++step) {

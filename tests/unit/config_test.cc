@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
 
 #include "config/axes.h"
 #include "config/flag_table.h"

@@ -24,7 +24,7 @@ std::vector<int> sorted(std::span<const int> cores) {
   return {ordered.begin(), ordered.end()};
 }
 
-TEST(CoreBinding, SharesAreDisjointNeighboursAndAllCores) {
+TEST(CoreBinding, SharesAreDisjointNeighborsAndAllCores) {
   const std::vector<int> cores = {4, 0, 5, 1, 6, 2, 7};
   for (int num_shares = 1; num_shares <= 7; ++num_shares) {
     std::vector<int> all;

@@ -131,7 +131,7 @@ TEST(AttentionParts, DivideTheOpWithinTheirScratch) {
     EXPECT_EQ(shape.batch % part.batch, 0);
     EXPECT_EQ(shape.heads % part.heads, 0);
     EXPECT_TRUE(part.batch == 1 || part.heads == shape.heads);
-    EXPECT_TRUE(part.num_heads() == 1 || part.num_heads() * cudnn_backward_bytes(shape) <= kMostPartBytes);
+    EXPECT_TRUE(part.num_heads() == 1 || part.num_heads() * cudnn_backward_bytes(shape) <= kMaxPartBytes);
   }
   EXPECT_EQ(attention_part(make_shape(32, 1024, 12, 64)), (AttentionPart{16, 12}));
   EXPECT_EQ(attention_part(make_shape(2, 32768, 16, 128)), (AttentionPart{1, 1}));

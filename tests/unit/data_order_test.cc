@@ -43,7 +43,7 @@ TEST(Shuffled, IsTheSameForEver) {
 }
 
 // Each example at each place about as often: chi-squared of 63 * 63 degrees of freedom, 6 deviations wide.
-TEST(Shuffled, FavoursNoPlace) {
+TEST(Shuffled, FavorsNoPlace) {
   constexpr uint32_t kNum = 64, kEpochs = 6400;
   std::vector<double> counts(kNum * kNum);
   for (uint32_t epoch = 0; epoch < kEpochs; ++epoch)

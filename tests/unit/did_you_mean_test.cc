@@ -11,7 +11,7 @@ TEST(EditDistance, HasTheKnownValues) {
   EXPECT_EQ(edit_distance("", ""), 0u);
   EXPECT_EQ(edit_distance("", "abc"), 3u);
   EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
-  EXPECT_EQ(edit_distance("steps", "stpes"), 1u);  // neighbours swapped
+  EXPECT_EQ(edit_distance("steps", "stpes"), 1u);  // neighbors swapped
   EXPECT_EQ(edit_distance("lr", "lr"), 0u);
 }
 

@@ -80,11 +80,11 @@ class ExecutableTest : public ::testing::TestWithParam<std::string> {
     Strategy& strategy = caller;
     const StrategyOnAxis on_axis{"caller", 0, &interface_, reinterpret_cast<tsr_strategy*>(&strategy)};
     const uint64_t guard_bytes = check_memory ? kBufferAlignment : 0;
-    StepConfig shape;
-    shape.beta1 = 0.5, shape.beta2 = 0.75, shape.epsilon = 0.125, shape.weight_decay = 0.25;
+    StepConfig step_config;
+    step_config.beta1 = 0.5, step_config.beta2 = 0.75, step_config.epsilon = 0.125, step_config.weight_decay = 0.25;
     const CompileInput input{model_,
                              mesh_,
-                             shape,
+                             step_config,
                              {&on_axis, 1},
                              [this](const tsr_op& op) { return describe_op(device_, op); },
                              {},
@@ -104,7 +104,7 @@ class ExecutableTest : public ::testing::TestWithParam<std::string> {
     const auto& actions = runtime.programs().steps[0].actions;
     const auto is_call = [](const Action& action) { return action.kind == TSR_ACTION_CALL; };
     first_call_ = static_cast<size_t>(std::ranges::find_if(actions, is_call) - actions.begin());
-    runtime.initialise(InitialValues(3, model_.parameters));
+    runtime.initialize(InitialValues(3, model_.parameters));
     const MicroBatch batch{std::vector<int32_t>(8, 1), std::vector<int32_t>(8, 2)};
     return runtime.run_step(0, 1e-3, 1, {&batch, 1});
   }

@@ -4,7 +4,6 @@
 
 #include <cstdlib>
 #include <set>
-#include <sstream>
 #include <thread>
 
 #include "base/concat.h"

@@ -27,10 +27,10 @@ class FreezeTest : public ::testing::Test {
   }
 
   Program base(const Recompute& recompute = {}) const {
-    StepConfig shape;
-    shape.recompute = recompute;
+    StepConfig step_config;
+    step_config.recompute = recompute;
     const DescribeOp describe = [](const tsr_op& op) { return cpu::describe(op); };
-    Program program = build_program(model_, mesh_, mesh_.coordinates(0), shape, {}, TSR_PURPOSE_STEP, describe);
+    Program program = build_program(model_, mesh_, mesh_.coordinates(0), step_config, {}, TSR_PURPOSE_STEP, describe);
     eliminate_dead_code(program);
     recompute_forward(program, describe);
     return program;

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <set>
 
 #include "sharding.h"
 #include "support/expect_error.h"
@@ -104,9 +103,9 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Pieces,
 
 // ---- groups ----
 
-std::vector<std::string> home_names(const Options& options, StepConfig shape = {}) {
+std::vector<std::string> home_names(const Options& options, StepConfig step_config = {}) {
   std::vector<std::string> names;
-  for (const Home& home : Gpt2Pass(2, shape).lowered(options.make(), 0).homes)
+  for (const Home& home : Gpt2Pass(2, step_config).lowered(options.make(), 0).homes)
     names.push_back(home.name);
   return names;
 }
@@ -183,19 +182,19 @@ TEST(Modes, InitBringsEveryRankTheValuesThatStandWhole) {
 }
 
 TEST(Modes, EveryMicroBatchIsReducedWhenAsked) {
-  StepConfig shape;
-  shape.num_micro_batches = 3;
-  EXPECT_EQ(count(Gpt2Pass(2, shape).lowered(Options{}.make(), 0), TSR_ACTION_REDUCE_SCATTER), 5u);
-  shape.reduce_every = TSR_EVERY_MICRO_BATCH;
-  const Program step = Gpt2Pass(2, shape).lowered(Options{}.make(), 0);
+  StepConfig step_config;
+  step_config.num_micro_batches = 3;
+  EXPECT_EQ(count(Gpt2Pass(2, step_config).lowered(Options{}.make(), 0), TSR_ACTION_REDUCE_SCATTER), 5u);
+  step_config.reduce_every = TSR_EVERY_MICRO_BATCH;
+  const Program step = Gpt2Pass(2, step_config).lowered(Options{}.make(), 0);
   EXPECT_EQ(count(step, TSR_ACTION_REDUCE_SCATTER), 15u);
   EXPECT_EQ(count(step, TSR_ACTION_ADD_INTO), 15u);  // one a slice, not one a parameter
 }
 
 TEST(Modes, SixteenBitsAreGatheredAndReduced) {
-  StepConfig shape;
-  shape.dtype = shape.reduce_dtype = TSR_BF16;
-  const Program step = Gpt2Pass(2, shape).lowered(Options{}.make(), 0);
+  StepConfig step_config;
+  step_config.dtype = step_config.reduce_dtype = TSR_BF16;
+  const Program step = Gpt2Pass(2, step_config).lowered(Options{}.make(), 0);
   for (const Action& action : step.actions) {
     if (action.kind != TSR_ACTION_ALL_GATHER && action.kind != TSR_ACTION_REDUCE_SCATTER) continue;
     for (const Binding& b : action.bindings)

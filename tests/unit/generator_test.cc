@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <vector>
 
 #include "generate/sampler.h"
 #include "model/initial_values.h"

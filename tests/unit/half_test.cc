@@ -1,4 +1,4 @@
-// f16 and bf16: every bit pattern widened, and every boundary between two neighbours narrowed.
+// f16 and bf16: every bit pattern widened, and every boundary between two neighbors narrowed.
 #include "tessera/half.hpp"
 
 #include <gtest/gtest.h>

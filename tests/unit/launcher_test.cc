@@ -188,7 +188,7 @@ TEST_F(Launcher, ARankThatExitsWithZeroAndDoesNotSayThatItHasFinishedHasFailed) 
 }
 
 /// A launch while a thread sends signals.
-class Signalled : public Launcher {
+class Signaled : public Launcher {
  protected:
   /// `send` runs when all ranks have left their process ids; what comes before or after the launch does nothing.
   int launch_and(const std::string& script, int num_ranks, int64_t grace_ms, const std::function<void()>& send) {
@@ -216,7 +216,7 @@ class Signalled : public Launcher {
   std::atomic<bool> is_over_{false};
 };
 
-class EndedBy : public Signalled, public ::testing::WithParamInterface<int> {};
+class EndedBy : public Signaled, public ::testing::WithParamInterface<int> {};
 
 TEST_P(EndedBy, ASignalThatIsSaid) {
   const int code =
@@ -228,7 +228,7 @@ TEST_P(EndedBy, ASignalThatIsSaid) {
 }
 INSTANTIATE_TEST_SUITE_P(Signals, EndedBy, ::testing::Values(SIGINT, SIGTERM, SIGHUP, SIGUSR2, SIGXCPU));
 
-TEST_F(Signalled, RanksThatAreAskedToStopHaveAllTheTimeTheyNeed) {
+TEST_F(Signaled, RanksThatAreAskedToStopHaveAllTheTimeTheyNeed) {
   testing::with_short_time(100, [this](int64_t grace_ms) {
     fs::remove(folder_ / "pid.0");
     fs::remove(folder_ / "pid.1");
@@ -240,7 +240,7 @@ TEST_F(Signalled, RanksThatAreAskedToStopHaveAllTheTimeTheyNeed) {
   expect_log("the ranks stop after a step; another one ends them at once");
 }
 
-TEST_F(Signalled, ASecondRequestToStopKillsTheRanks) {
+TEST_F(Signaled, ASecondRequestToStopKillsTheRanks) {
   const std::string script = concat("trap '' TERM; ", kNote, "while :; do sleep 0.05; done");
   const auto start = Clock::now();
   const int code = launch_and(script, 2, kNeverMs, [this] {
@@ -253,7 +253,7 @@ TEST_F(Signalled, ASecondRequestToStopKillsTheRanks) {
   expect_no_process_left(2);
 }
 
-TEST_F(Signalled, OneRankIsAskedToSave) {
+TEST_F(Signaled, OneRankIsAskedToSave) {
   const std::string script = concat("trap 'echo > $1/saved.$TESSERA_RANK' USR1; ", kNote,
                                     "until [ -f $1/saved.0 ] || [ -f $1/saved.1 ]; do sleep 0.05; done; sleep 0.2");
   EXPECT_EQ(launch_and(script, 2, kNeverMs, [] { ::kill(::getpid(), SIGUSR1); }), 0);

@@ -1,4 +1,6 @@
 // Which ranks are matched for which, and what is found when ranks of one class may not be taken as one.
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "support/expect_diagnostic.h"

@@ -16,9 +16,7 @@ namespace tessera::testing {
 using namespace host;
 namespace {
 
-constexpr double kBudget = 1.02;
-
-std::vector<MemoryPlan> plan(std::vector<Program*> programs, double budget = kBudget, uint64_t guard_bytes = 0) {
+std::vector<MemoryPlan> plan(std::vector<Program*> programs, double budget = kDeviceBudget, uint64_t guard_bytes = 0) {
   return plan_memory(programs, budget, guard_bytes);
 }
 
@@ -312,7 +310,7 @@ TEST_F(MemoryPlanTest, RandomProgramsHaveNoClashes) {
   size_t num_new = 0, num_old = 0;
   double worst = 1;
   for (uint32_t seed = 0; seed < 200; ++seed) {
-    const double budget = seed % 3 == 0 ? 0.0 : seed % 3 == 1 ? kBudget : 1.3;
+    const double budget = seed % 3 == 0 ? 0.0 : seed % 3 == 1 ? kDeviceBudget : 1.3;
     const uint64_t guard_bytes = seed % 5 == 0 ? 64 : 0;
     Program p = random_program(model_, mesh_, seed, 20 + static_cast<int>(seed));
     const Program before = p;
@@ -421,7 +419,7 @@ TEST_F(MemoryPlanTest, GuardsAreLeftFreeBehindEveryBuffer) {
   Program p = empty_program(model_, mesh_);
   const uint64_t home = persistent(p, "home", 64), a = transient(p, "a", 64), b = transient(p, "b", 64);
   add_action(p, TSR_ACTION_CALL, 0, {write(a), write(b), add(home)});
-  const MemoryPlan result = plan({&p}, kBudget, 64)[0];
+  const MemoryPlan result = plan({&p}, kDeviceBudget, 64)[0];
   EXPECT_EQ(result.address.at(home), 0u);
   EXPECT_EQ(result.address.at(a), 512u);
   EXPECT_EQ(result.address.at(b), 1024u);

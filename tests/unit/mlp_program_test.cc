@@ -17,10 +17,10 @@ namespace {
 /// Two ranks, two micro-batches.
 class MlpProgram : public ::testing::Test {
  protected:
-  MlpProgram() { shape_.num_micro_batches = 2; }
+  MlpProgram() { step_config_.num_micro_batches = 2; }
 
   Program finished(uint32_t purpose) const {
-    Program program = build_program(model_, mesh_, mesh_.coordinates(1), shape_, {}, purpose,
+    Program program = build_program(model_, mesh_, mesh_.coordinates(1), step_config_, {}, purpose,
                                     [](const tsr_op& op) { return cpu::describe(op); });
     finalize_program(program);
     zero_pads(program);
@@ -29,7 +29,7 @@ class MlpProgram : public ::testing::Test {
 
   const Model model_ = make_mlp({{6, 5, 3}}, {.batch = 2, .seq = 0, .loss_scale = 1.0 / 8});
   const Mesh mesh_{{{"dp", 2, TSR_SPLITS_BATCH}}};
-  StepConfig shape_;
+  StepConfig step_config_;
 };
 
 uint64_t correct(const Program& program) {

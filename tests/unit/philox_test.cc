@@ -73,10 +73,10 @@ TEST(Normal, SeedAndNameChangeAllNumbers) {
 // them.
 TEST(Normal, Moments) {
   const std::size_t n = 1 << 20;
-  double sum = 0, square = 0, cube = 0, fourth = 0, neighbours = 0, previous = 0;
+  double sum = 0, square = 0, cube = 0, fourth = 0, neighbors = 0, previous = 0;
   for (const float value : normals(42, "moments", 3, n)) {
     const double x = value;
-    sum += x, square += x * x, cube += x * x * x, fourth += x * x * x * x, neighbours += x * previous;
+    sum += x, square += x * x, cube += x * x * x, fourth += x * x * x * x, neighbors += x * previous;
     previous = x;
     ASSERT_LT(std::fabs(x), 6.7);
   }
@@ -84,7 +84,7 @@ TEST(Normal, Moments) {
   EXPECT_NEAR(square / n, 1, 0.0069);
   EXPECT_NEAR(cube / n, 0, 0.019);
   EXPECT_NEAR(fourth / n, 3, 0.048);
-  EXPECT_NEAR(neighbours / n, 0, 0.0049);
+  EXPECT_NEAR(neighbors / n, 0, 0.0049);
 }
 
 // The bits are a promise: a checkpoint-free restart, another machine and another release must begin alike.

@@ -37,10 +37,10 @@ Program program() {
   made.coordinates = {2, 1};
   made.purpose = TSR_PURPOSE_EVAL;
   made.variant = 3;
-  made.shape.num_micro_batches = 5;
-  made.shape.reduce_every = TSR_EVERY_MICRO_BATCH;
-  made.shape.dtype = TSR_BF16;
-  made.shape.reduce_dtype = TSR_F16;
+  made.step_config.num_micro_batches = 5;
+  made.step_config.reduce_every = TSR_EVERY_MICRO_BATCH;
+  made.step_config.dtype = TSR_BF16;
+  made.step_config.reduce_dtype = TSR_F16;
   made.layout = {{4, 1, 7, TSR_LAYOUT_SPLIT, 1, 2, 3, {0, 1}, 96, 0}};
   made.buffers = {{11, "mine", TSR_BUFFER_PLUGIN, TSR_MEMORY_HOST, TSR_I64, true, 40, 1, {}},
                   {12, "h.0", TSR_BUFFER_HOME, TSR_MEMORY_DEVICE, TSR_F32, true, 128, -1, {}}};

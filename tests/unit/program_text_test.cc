@@ -74,7 +74,7 @@ TEST_F(ProgramText, TheTextOfAClassLeavesOutOnlyTheCoordinates) {
   other_rank.coordinates = {0, 0};
   other_step.actions[2].micro_batch = 1;
   other_wait.actions[2].dependencies.clear();
-  other_optimizer.shape.weight_decay = 0.1;
+  other_optimizer.step_config.weight_decay = 0.1;
   EXPECT_EQ(print_program(p, false), print_program(other_rank, false));
   EXPECT_NE(print_program(p), print_program(other_rank));
   EXPECT_NE(print_program(p, false), print_program(other_step, false));
@@ -127,7 +127,7 @@ Program random_program(const Model& model, const Mesh& mesh, uint32_t seed) {
   Program p = empty_program(model, mesh, {static_cast<int>(below(4)), static_cast<int>(below(2))});
   p.purpose = 1 + below(3);
   p.variant = below(3);
-  p.shape = {
+  p.step_config = {
       1 + below(4), 1 + below(2), below(2) ? TSR_F32 : TSR_BF16, TSR_F16, TSR_OP_SGD, 0.1, 1.0 / 3, 1e-300, 0.1, 1, {}};
   for (const char* lane : {"gather", "a lane", "x.y"})
     if (below(2)) p.comm_stream(static_cast<int>(below(3)) - 1, lane);
@@ -177,11 +177,14 @@ void expect_equal(const Program& p, const Program& q) {
   EXPECT_EQ(p.purpose, q.purpose);
   EXPECT_EQ(p.variant, q.variant);
   EXPECT_EQ(p.coordinates, q.coordinates);
-  EXPECT_EQ(
-      std::tie(p.shape.num_micro_batches, p.shape.reduce_every, p.shape.dtype, p.shape.reduce_dtype, p.shape.beta1),
-      std::tie(q.shape.num_micro_batches, q.shape.reduce_every, q.shape.dtype, q.shape.reduce_dtype, q.shape.beta1));
-  EXPECT_EQ(std::tie(p.shape.optimizer, p.shape.beta2, p.shape.epsilon, p.shape.weight_decay, p.shape.max_norm),
-            std::tie(q.shape.optimizer, q.shape.beta2, q.shape.epsilon, q.shape.weight_decay, q.shape.max_norm));
+  EXPECT_EQ(std::tie(p.step_config.num_micro_batches, p.step_config.reduce_every, p.step_config.dtype,
+                     p.step_config.reduce_dtype, p.step_config.beta1),
+            std::tie(q.step_config.num_micro_batches, q.step_config.reduce_every, q.step_config.dtype,
+                     q.step_config.reduce_dtype, q.step_config.beta1));
+  EXPECT_EQ(std::tie(p.step_config.optimizer, p.step_config.beta2, p.step_config.epsilon, p.step_config.weight_decay,
+                     p.step_config.max_norm),
+            std::tie(q.step_config.optimizer, q.step_config.beta2, q.step_config.epsilon, q.step_config.weight_decay,
+                     q.step_config.max_norm));
   EXPECT_EQ(p.groups, q.groups);
   ASSERT_EQ(p.streams.size(), q.streams.size());
   for (size_t i = 0; i < p.streams.size(); ++i) {

@@ -13,7 +13,7 @@ TEST(Ranges, RoundUpToTheNextMultipleAndKeepMultiples) {
   EXPECT_EQ(round_up<uint64_t>(64, 32), 64u);
 }
 
-TEST(Ranges, NeighboursDoNotOverlap) {
+TEST(Ranges, NeighborsDoNotOverlap) {
   const ElementRange range{10, 20};
   EXPECT_TRUE(range.overlaps({19, 30}));
   EXPECT_FALSE(range.overlaps({20, 30}));

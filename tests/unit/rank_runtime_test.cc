@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 
 #include "exec/rank_runtime.h"
 #include "model/freeze.h"
@@ -51,12 +50,13 @@ class Numbered final : public ParameterSource {
 class RankRuntimeTest : public ::testing::TestWithParam<std::string> {
  protected:
   std::unique_ptr<RankRuntime> make(const ParameterSource& values, bool evaluates = false) {
-    StepConfig shape;
-    shape.dtype = model_.segments[0].op.dtype;
-    CompileInput input{model_, mesh_, shape, {}, [this](const tsr_op& op) { return describe_op(device_, op); }, {}};
+    StepConfig step_config;
+    step_config.dtype = model_.segments[0].op.dtype;
+    CompileInput input{model_, mesh_, step_config, {}, [this](const tsr_op& op) { return describe_op(device_, op); },
+                       {}};
     input.evaluates = evaluates;
     auto runtime = std::make_unique<RankRuntime>(setup(), compile_rank(input, {0}));
-    runtime->initialise(values);
+    runtime->initialize(values);
     return runtime;
   }
   RankSetup setup() const {

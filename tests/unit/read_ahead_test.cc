@@ -20,7 +20,7 @@ namespace {
 
 using namespace host;
 
-constexpr uint64_t kMost = ReadAhead::kMostBytes;
+constexpr uint64_t kMost = ReadAhead::kMaxBytes;
 
 std::string random_bytes(uint64_t num_bytes) {
   std::mt19937 random(1);

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
-
 #include "support/expect_error.h"
 #include "support/temp_folder.h"
 

@@ -50,12 +50,12 @@ class DdpPass {
 class RecomputeTest : public ::testing::Test {
  protected:
   Program base(uint32_t num_micro_batches = 2, uint32_t purpose = TSR_PURPOSE_STEP) const {
-    StepConfig shape;
-    shape.num_micro_batches = num_micro_batches;
-    return build_program(model_, mesh_, mesh_.coordinates(0), shape, {}, purpose, kDescribe);
+    StepConfig step_config;
+    step_config.num_micro_batches = num_micro_batches;
+    return build_program(model_, mesh_, mesh_.coordinates(0), step_config, {}, purpose, kDescribe);
   }
   static Program again(Program program, const Recompute& recompute) {
-    program.shape.recompute = recompute;
+    program.step_config.recompute = recompute;
     recompute_forward(program, kDescribe);
     return program;
   }
@@ -289,11 +289,11 @@ TEST_F(RecomputeTest, MemoryFallsByWhatTheOtherBlocksKeep) {
 TEST_F(RecomputeTest, RunsBeforeStorageIsSplit) {
   DdpPass pass;
   const StrategyOnAxis ddp = pass.on_axis();
-  StepConfig shape;
-  shape.num_micro_batches = 2;
-  shape.recompute = kFull;
+  StepConfig step_config;
+  step_config.num_micro_batches = 2;
+  step_config.recompute = kFull;
   const DescribeCollective no_workspace = [](const Program&, const Action&, int) { return uint64_t{0}; };
-  CompileInput input{model_, mesh_, shape, {&ddp, 1}, kDescribe, no_workspace};
+  CompileInput input{model_, mesh_, step_config, {&ddp, 1}, kDescribe, no_workspace};
   input.evaluates = true;
   const JobPrograms job = compile_job(input);
   EXPECT_TRUE(is_clean(verify_job(input, job)));

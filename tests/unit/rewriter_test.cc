@@ -358,6 +358,18 @@ TEST_F(EditTest, DescribesStateOfItsOwnOnly) {
   EXPECT_EQ(program.buffers[program.buffers.size() - 2].state, (StateDescription{2, TSR_ON_CHANGE_KEEP}));
 }
 
+TEST_F(EditTest, KeepsOnlyWhatACheckpointHolds) {
+  const auto add = [&](uint32_t kind, bool persistent) {
+    run(program,
+        [&](const ProgramView&, const Edit& edit) { edit.add_buffer("momentum", kind, TSR_F32, 64, persistent); });
+  };
+  add(TSR_BUFFER_OPTIMIZER, false);
+  add(TSR_BUFFER_PLUGIN, true);
+  for (const uint32_t kind : {TSR_BUFFER_HOME, TSR_BUFFER_OPTIMIZER, TSR_BUFFER_GATHERED, TSR_BUFFER_SCALAR})
+    expect_error([&] { add(kind, true); },
+                 {"lambda", "the buffer momentum is persistent", "no checkpoint would hold it"});
+}
+
 TEST_F(EditTest, WaitsThatBindingsDoNotAskFor) {
   uint64_t second = 0;
   run(program, [&](const ProgramView&, const Edit& edit) {

@@ -143,6 +143,12 @@ TEST_F(LocalModel, RefusesLayoutsThatDoNotGo) {
   layout_.front().padded_size += 6;
   expect_error([&] { local(0); }, {"axis tp", "h.0.attn.c_attn.weight", "24 elements", "cannot be split into 2 parts"});
   layout_ = good;
+  layout_.front().parts = 0;
+  expect_error([&] { local(0); }, {"axis tp", "h.0.attn.c_attn.weight", "cannot be split into 0 parts"});
+  layout_ = good;
+  layout_.front().roles &= ~(1u << TSR_HOME_GRADIENT);
+  expect_error([&] { local(0); }, {"axis tp", "h.0.attn.c_attn.weight", "is split for some roles only"});
+  layout_ = good;
   layout_.erase(layout_.begin());
   expect_error([&] { local(0); }, {"axis tp", "must be split alike"});
   layout_ = good;

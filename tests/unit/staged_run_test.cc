@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <functional>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include "exec/rank_runtime.h"
@@ -118,7 +117,7 @@ class RunTest : public ::testing::Test {
     setup.graphs.warn = [this](const std::string& why) { warnings_.push_back(why); };
     setup.cancelled = [this] { return cancelled_.load(); };
     auto runtime = std::make_unique<RankRuntime>(setup, compile_rank(input, {0}));
-    runtime->initialise(InitialValues(3, model_.parameters));
+    runtime->initialize(InitialValues(3, model_.parameters));
     return runtime;
   }
 

@@ -112,7 +112,7 @@ class StateCopyTest : public ::testing::TestWithParam<std::string> {
     setup.device.host = &host_;
     runtime_ = std::make_unique<RankRuntime>(setup, compile_rank(input, {0}));
     ASSERT_NE(&runtime_->step_executable(0), &runtime_->step_executable(1));
-    runtime_->initialise(InitialValues(3, model_.parameters));
+    runtime_->initialize(InitialValues(3, model_.parameters));
     for (const Home& home : runtime_->programs().first().homes)
       for (const uint32_t role : {TSR_HOME_VALUE, TSR_HOME_M, TSR_HOME_V})
         places_.push_back({home.roles[role].buffer, home.roles[role].offset, home.num_elements});

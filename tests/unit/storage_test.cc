@@ -50,9 +50,9 @@ TEST(Storage, AFlatIsAUnit) {
 }
 
 TEST(Storage, In16BitsAFlatIsComputedWithItsCast) {
-  StepConfig shape;
-  shape.dtype = TSR_BF16;
-  Gpt2Pass(2, shape).look_at([](const ProgramView& view, const Edit&) {
+  StepConfig step_config;
+  step_config.dtype = TSR_BF16;
+  Gpt2Pass(2, step_config).look_at([](const ProgramView& view, const Edit&) {
     for (const FlatParam& param : flat_params(view)) {
       ASSERT_NE(param.copy, nullptr);
       EXPECT_EQ(param.value->dtype, static_cast<uint32_t>(TSR_F32));
@@ -189,9 +189,9 @@ TEST(Unshard, AliveAtOnceAreThoseInUseAndAhead) {
     for (const Backward backward : {Backward::pre, Backward::post, Backward::none})
       for (uint64_t prefetch = 0; prefetch < 4; ++prefetch)
         for (uint64_t limit = 0; limit < 4; ++limit) {
-          StepConfig shape;
-          shape.num_micro_batches = num_micro_batches;
-          Gpt2Pass(2, shape).look_at([&](const ProgramView& view, const Edit&) {
+          StepConfig step_config;
+          step_config.num_micro_batches = num_micro_batches;
+          Gpt2Pass(2, step_config).look_at([&](const ProgramView& view, const Edit&) {
             const auto groups = one_group_a_flat(view);
             const UnshardOptions options{.prefetch = prefetch, .backward = backward, .limit = limit};
             const uint64_t bound = limit ? std::min(limit, 1 + prefetch) : 1 + prefetch;
@@ -202,10 +202,10 @@ TEST(Unshard, AliveAtOnceAreThoseInUseAndAhead) {
 }
 
 TEST(Unshard, EveryUseReadsOneCopyOfItsGroupMadeBefore) {
-  StepConfig shape;
-  shape.num_micro_batches = 2;
+  StepConfig step_config;
+  step_config.num_micro_batches = 2;
   for (const bool keep : {false, true})
-    Gpt2Pass(2, shape).look_at([&](const ProgramView& view, const Edit&) {
+    Gpt2Pass(2, step_config).look_at([&](const ProgramView& view, const Edit&) {
       std::map<uint64_t, size_t> position;
       size_t num_reads = 0, num_uses = 0;
       const auto groups = one_group_a_flat(view);
@@ -229,9 +229,9 @@ TEST(Unshard, EveryUseReadsOneCopyOfItsGroupMadeBefore) {
 // ---- when gradients are complete ----
 
 TEST(GradientSums, OneOfTheStep) {
-  StepConfig shape;
-  shape.num_micro_batches = 2;
-  Gpt2Pass(2, shape).look_at([](const ProgramView& view, const Edit&) {
+  StepConfig step_config;
+  step_config.num_micro_batches = 2;
+  Gpt2Pass(2, step_config).look_at([](const ProgramView& view, const Edit&) {
     const GradientSums sums(view);
     std::vector<std::string> writers;
     for (const ParamGroup& group : one_group_a_flat(view)) {
@@ -249,10 +249,10 @@ TEST(GradientSums, OneOfTheStep) {
 }
 
 TEST(GradientSums, OneOfEachMicroBatch) {
-  StepConfig shape;
-  shape.num_micro_batches = 3;
-  shape.reduce_every = TSR_EVERY_MICRO_BATCH;
-  Gpt2Pass(2, shape).look_at([](const ProgramView& view, const Edit&) {
+  StepConfig step_config;
+  step_config.num_micro_batches = 3;
+  step_config.reduce_every = TSR_EVERY_MICRO_BATCH;
+  Gpt2Pass(2, step_config).look_at([](const ProgramView& view, const Edit&) {
     const GradientSums sums(view);
     const auto groups = one_group_a_flat(view);
     const auto found = sums.of(groups[2]);

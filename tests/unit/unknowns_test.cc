@@ -1,5 +1,7 @@
 // What a later minor of the ABI, or a third party, brings into a program: passes shard states of optimizers that they
 // do not know like those that they do, and leave everything else alone.
+#include <utility>
+
 #include <gtest/gtest.h>
 
 #include "ddp.h"
@@ -112,7 +114,7 @@ TEST_P(Unknowns, APointAtWhichGradientsAreReducedIsRefused) {
   for (const uint32_t every : {0u, 3u})
     expect_error(
         [&] {
-          gpt2_.lowered(*strategy_, 0, TSR_PURPOSE_STEP, [&](Program& base) { base.shape.reduce_every = every; });
+          gpt2_.lowered(*strategy_, 0, TSR_PURPOSE_STEP, [&](Program& base) { base.step_config.reduce_every = every; });
         },
         {"on axis dp", "reduces gradients at an unknown point, " + std::to_string(every)});
 }

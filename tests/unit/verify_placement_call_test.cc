@@ -1,5 +1,7 @@
 // What calls and the codes that they make of addends mean, in small programs made by hand: every way to carry a code,
 // and what must not be taken for a number of the sum.
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "support/expect_diagnostic.h"

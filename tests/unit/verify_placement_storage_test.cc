@@ -1,8 +1,8 @@
 // What small programs made by hand mean: storage that is split, local SGD, calls and messages, right and with one thing
 // wrong on all ranks alike.
-#include <gtest/gtest.h>
+#include <algorithm>
 
-#include <functional>
+#include <gtest/gtest.h>
 
 #include "support/expect_diagnostic.h"
 #include "support/gpt2_ddp.h"

@@ -1,7 +1,7 @@
 // What programs mean: whole GPT-2 programs and small ones by hand, right and with one thing wrong on all ranks alike.
-#include <gtest/gtest.h>
+#include <algorithm>
 
-#include <functional>
+#include <gtest/gtest.h>
 
 #include "passes/recompute.h"
 #include "support/expect_diagnostic.h"
@@ -247,7 +247,7 @@ TEST_F(TensorMeaning, ColumnsAreNotSummedBackward) {
 TEST_F(TensorMeaning, WhatIsComputedAgainIsSummedAgain) {
   const DescribeOp describe = [](const tsr_op& op) { return cpu::describe(op); };
   Program program = base(mesh_);
-  program.shape.recompute = {Recompute::What::blocks, 1};
+  program.step_config.recompute = {Recompute::What::blocks, 1};
   recompute_forward(program, describe);
   EXPECT_TRUE(has_diagnostic(verify_placement(lowered(program, "")),
                              "recompute h.0.add_ln_2 mb=0 takes i1 (h.0.projected) = activation "
@@ -258,7 +258,7 @@ TEST_F(TensorMeaning, WhatIsComputedAgainIsSummedAgain) {
 
 TEST_F(TensorMeaning, RecomputationAfterTheSplitKeepsWhatWasSummed) {
   Program program = lowered("");
-  program.shape.recompute = {Recompute::What::blocks, 1};
+  program.step_config.recompute = {Recompute::What::blocks, 1};
   recompute_forward(program, [](const tsr_op& op) { return cpu::describe(op); });
   EXPECT_NE(nth_action(program, TSR_ACTION_RECOMPUTE), program.actions.size());
   EXPECT_TRUE(is_clean(verify_placement(program)));

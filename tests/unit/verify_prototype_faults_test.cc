@@ -3,7 +3,9 @@
 // verify_placement_test and verify_ranks_test, on programs made by hand.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
+#include <string_view>
 
 #include "config/parse_flags.h"
 #include "job/job.h"
@@ -70,10 +72,10 @@ class JobPlan {
     bare.model = &job_.model;
     bare.mesh = &job_.mesh;
     bare.coordinates = coordinates;
-    bare.shape = job_.shape;
+    bare.step_config = job_.step_config;
     for (const StrategyOnAxis& strategy : order)
       add_layout(bare, strategy);
-    Program program = build_program(job_.model, job_.mesh, coordinates, job_.shape, bare.layout, TSR_PURPOSE_STEP,
+    Program program = build_program(job_.model, job_.mesh, coordinates, job_.step_config, bare.layout, TSR_PURPOSE_STEP,
                                     input_.describe_op);
     eliminate_dead_code(program);
     recompute_forward(program, input_.describe_op);

@@ -5,6 +5,7 @@
 
 #include "support/expect_diagnostic.h"
 #include "unit/rank_fault.h"
+#include "verify/verify_rank.h"
 
 namespace tessera::testing {
 namespace {
@@ -94,6 +95,15 @@ const Fault kTableFaults[] = {
     {"home_range", [](Program& p) { p.homes[0].roles[TSR_HOME_M].offset = 1; },
      "the m of home wte.weight reaches beyond"},
     {"home_size", [](Program& p) { p.homes[0].roles[TSR_HOME_M].num_elements = 5; }, "has 5 elements, the home 768"},
+    {"home_in_a_buffer_of_a_strategy",
+     [](Program& p) {
+       Buffer own = p.buffers[0];
+       own.kind = TSR_BUFFER_PLUGIN;
+       HomeRole place = p.homes[0].roles[TSR_HOME_VALUE];
+       place.buffer = p.add_buffer(own);
+       p.homes[0].roles[TSR_HOME_MASTER] = place;
+     },
+     "the master of home wte.weight is in plugin wte, a strategy's own, of which nothing is proved"},
     {"home_transient", [](Program& p) { p.buffers[0].persistent = false; },
      "the value of home wte.weight is in home wte, which does not outlive the step"},
     {"piece_parameter", [](Program& p) { p.homes[0].pieces[0].parameter = -1; }, "has a piece of parameter -1"},
@@ -159,6 +169,12 @@ const Fault kActionFaults[] = {
        call.peer = 0;
      },
      "has a peer or counts; a call never communicates"},
+    {"call_that_writes_a_scalar",
+     [](Program& p) {
+       const auto scalar = std::ranges::find(p.buffers, uint32_t{TSR_BUFFER_SCALAR}, &Buffer::kind);
+       caller(p).bindings = {{scalar->id, 0, 1, TSR_SLOT(TSR_ROLE_DESTINATION, 0), TSR_MODE_WRITE}};
+     },
+     "which is the host's; a call may read it"},
     {"call_by_maximum", [](Program& p) { caller(p).reduce = TSR_REDUCE_MAX; },
      "has the reduction 4; a call makes sums (1) or reduces nothing (0)"},
     {"call_with_unknown_group", [](Program& p) { caller(p).group = 9; }, "is for group 9, which does not exist"},
@@ -297,6 +313,21 @@ TEST(RankFormClean, CopiesOfFilesAndUpdatesOnStreamsOfTheHost) {
   add_action(p, TSR_ACTION_COPY, p.host_stream("file_out"), {read(scaled), write(rests)});
   derive_dependencies(p);
   EXPECT_TRUE(is_clean(verify_rank(p)));
+}
+
+// As of the largest steps that a job may ask for.
+TEST(RankFormClean, MoreThanAMillionActions) {
+  Program p = job().finished(0);
+  Action barrier;
+  barrier.kind = TSR_ACTION_BARRIER;
+  barrier.stream = sum(p).stream;
+  barrier.group = sum(p).group;
+  p.actions.assign((size_t{1} << 20) + 1, barrier);
+  for (Action& action : p.actions)
+    action.id = p.next_id++;
+  DiagnosticList diagnostics;
+  verify_actions(p, diagnostics);
+  EXPECT_EQ(diagnostics.take(), Diagnostics{});
 }
 
 TEST(RankFormClean, LongListsOfFindingsAreCut) {

@@ -1,6 +1,7 @@
 // Ranks against one another: matching, issue order, deadlocks.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "program/rank_classes.h"
@@ -22,7 +23,7 @@ class Ranks : public ::testing::Test {
   explicit Ranks(int num_ranks = 2) : mesh_({{"dp", num_ranks}}) {
     for (int rank = 0; rank < num_ranks; ++rank) {
       Program p = empty_program(model_, mesh_, {rank});
-      x_ = persistent(p, "x", 8, TSR_BUFFER_PLUGIN);
+      x_ = persistent(p, "x", 8);
       y_ = persistent(p, "y", 8, TSR_BUFFER_PLUGIN);
       half_ = persistent(p, "half", 4, TSR_BUFFER_PLUGIN);
       ranks_.push_back(std::move(p));

@@ -37,9 +37,9 @@ Texts texts(const Program& program) {
 /// Two blocks.
 class Visits : public ::testing::Test {
  protected:
-  Program step(StepConfig shape = {}) const {
+  Program step(StepConfig step_config = {}) const {
     const DescribeOp describe = [](const tsr_op& op) { return cpu::describe(op); };
-    Program program = build_program(model_, mesh_, {0}, shape, {}, TSR_PURPOSE_STEP, describe);
+    Program program = build_program(model_, mesh_, {0}, step_config, {}, TSR_PURPOSE_STEP, describe);
     recompute_forward(program, describe);
     finalize_program(program);
     return program;
@@ -72,9 +72,9 @@ TEST_F(Visits, OfSquaresBetweenBackwardsAreThose) {
 }
 
 TEST_F(Visits, OfCastsBeforeTheForwardAreOneForEachUnit) {
-  StepConfig shape;
-  shape.dtype = TSR_BF16;
-  const Program program = step(shape);
+  StepConfig step_config;
+  step_config.dtype = TSR_BF16;
+  const Program program = step(step_config);
   const std::vector<tsr_visit> visits = visits_of(program);
   size_t num_casts = 0;
   for (const tsr_visit& visit : visits) {
@@ -89,21 +89,21 @@ TEST_F(Visits, OfCastsBeforeTheForwardAreOneForEachUnit) {
 
 // Each micro-batch is there and back before the next one.
 TEST_F(Visits, AreOfOneMicroBatch) {
-  StepConfig shape;
-  shape.num_micro_batches = 2;
-  const Texts all = texts(step(shape));
+  StepConfig step_config;
+  step_config.num_micro_batches = 2;
+  const Texts all = texts(step(step_config));
   const auto first = std::ranges::find(all, "backward wte"), second = std::ranges::find(all, "forward h.0 mb=1");
   EXPECT_LT(first, second);
   EXPECT_EQ(std::ranges::count(all, "forward h.0"), 1);
   EXPECT_EQ(std::ranges::count(all, "backward h.0 mb=1"), 1);
-  for (const tsr_visit& visit : visits_of(step(shape)))
+  for (const tsr_visit& visit : visits_of(step(step_config)))
     EXPECT_EQ(visit.micro_batch < 0, visit.kind == TSR_VISIT_UPDATE || visit.kind == TSR_VISIT_OTHER);
 }
 
 TEST_F(Visits, OfABackwardBeginWithWhatItRunsAgain) {
-  StepConfig shape;
-  shape.recompute = {Recompute::What::blocks, 1};
-  const Program program = step(shape);
+  StepConfig step_config;
+  step_config.recompute = {Recompute::What::blocks, 1};
+  const Program program = step(step_config);
   EXPECT_EQ(texts(program), texts(step())) << "no visit of its own";
   size_t num_recomputed = 0;
   for (const tsr_visit& visit : visits_of(program))

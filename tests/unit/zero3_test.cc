@@ -70,7 +70,7 @@ TEST(Owners, BalancedIsNeverWorseThanItsLargestTensorAboveTheMean) {
 
 // ---- ranges ----
 
-TEST(Runs, NeighboursOfOneOwnerMoveTogether) {
+TEST(Runs, NeighborsOfOneOwnerMoveTogether) {
   const Gpt2Pass gpt2(2);
   gpt2.look_at([&](const ProgramView& view, const Edit&) {
     storage::ParamGroup block;

@@ -349,7 +349,7 @@ typedef struct tsr_device_capture {
 } tsr_device_capture;
 
 /* Timeline semaphores as in Vulkan: how a stream waits for the host, or for a stream of another device, without
- * holding up a thread. A semaphore is a counter that the host raises. Signalling it needs nothing from the thread that
+ * holding up a thread. A semaphore is a counter that the host raises. Signaling it needs nothing from the thread that
  * issues, which a full stream may hold up; and where the signal follows from work of this device, the waiting stream
  * waits for that work's event first, so that the device never puts the two into one queue the wrong way round. */
 #define TSR_DEVICE_SEMAPHORE "tsr.device.semaphore/1"

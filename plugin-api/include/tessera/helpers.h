@@ -12,11 +12,11 @@
 extern "C" {
 #endif
 
-/* An initialiser of a tsr_str from a literal. */
+/* An initializer of a tsr_str from a literal. */
 #define TSR_STR(literal) \
   { literal, sizeof(literal) - 1 }
 
-/* An initialiser of a tsr_action that has neither segment, micro-batch, group, peer nor strategy yet. */
+/* An initializer of a tsr_action that has neither segment, micro-batch, group, peer nor strategy yet. */
 #define TSR_ACTION_INIT \
   { .segment = -1, .micro_batch = -1, .group = -1, .peer = -1, .strategy = -1 }
 

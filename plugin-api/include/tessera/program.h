@@ -48,7 +48,7 @@ typedef struct tsr_axis {
   TSR_SPARE(2);
 } tsr_axis;
 
-/* FROZEN. A strategy of the run: actions and buffers name it by its index. One axis may have several, one a role. */
+/* FROZEN. A strategy of the run: actions and buffers name it by its index. So far one an axis. */
 typedef struct tsr_strategy_info {
   tsr_str name;  /* of the plugin */
   int32_t axis;  /* TSR_WORLD_AXIS: of none */
@@ -366,7 +366,9 @@ typedef struct tsr_action {
   TSR_SPARE(4);
 } tsr_action;
 
-#define TSR_PURPOSE_INIT 1u /* once, after homes are filled: what a strategy needs to start */
+/* INIT runs at each start: after values are filled or restored, and before a strategy's saved state is. It leaves
+ * values as they are. */
+#define TSR_PURPOSE_INIT 1u /* what a strategy needs to start */
 #define TSR_PURPOSE_STEP 2u /* forward, backward, optimizer, over all micro-batches */
 #define TSR_PURPOSE_EVAL 3u /* forward and loss alone: nothing is saved, no gradient is bound */
 /* 4 to 15 are reserved for the host, which asks no strategy for them. A strategy refuses those it does not know. */

@@ -16,6 +16,7 @@
 #include "cpu-device/kernels/elementwise/elementwise.h"
 #include "tessera/error.hpp"
 #include "tessera/op_slots.hpp"
+#include "tessera/ranges.hpp"
 
 namespace tessera::cpu {
 namespace {
@@ -35,7 +36,7 @@ bool holds_values(const SlotList& slots_16_bit, const tsr_op& op, const tsr_slot
 }
 
 uint64_t copy_elements(const tsr_slot_spec& slot) {
-  return (slot.num_elements + kPartElements - 1) / kPartElements * kPartElements;
+  return round_up<uint64_t>(slot.num_elements, kPartElements);
 }
 
 /// The slot that describe_16_bit adds to those of the float32 op.

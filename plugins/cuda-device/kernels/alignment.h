@@ -9,7 +9,7 @@
 namespace tessera::cuda {
 
 inline constexpr uint64_t kBufferAlignment = 256;
-inline constexpr uint64_t kLeastAlignment = 4;
+inline constexpr uint64_t kMinAlignment = 4;
 
 inline bool starts_at_multiple(const void* pointer, uint64_t num_bytes) {
   return reinterpret_cast<uintptr_t>(pointer) % num_bytes == 0;

@@ -8,14 +8,14 @@
 namespace tessera::cuda {
 namespace {
 
-constexpr unsigned kMostPartsAtOnce = 32;  // one a warp
+constexpr unsigned kMaxPartsAtOnce = 32;  // one a warp
 
 struct ColumnSums {
-  ColumnSum of[kMostColumnSums];
+  ColumnSum of[kMaxColumnSums];
 };
 
 // A block has kWarpSize columns of one sum, and each of its warps every num_warps-th part.
-__global__ void __launch_bounds__(kWarpSize* kMostPartsAtOnce)
+__global__ void __launch_bounds__(kWarpSize* kMaxPartsAtOnce)
     sum_parts(const float* parts, uint64_t num_parts, uint64_t columns, ColumnSums sums) {
   const ColumnSum target = sums.of[blockIdx.y];
   if (!target.to) return;
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(kWarpSize* kMostPartsAtOnce)
     for (uint64_t p = warp; p < num_parts; p += num_warps)
       sum += parts[p * columns + column];
   }
-  __shared__ float of_warps[kMostPartsAtOnce][kWarpSize];
+  __shared__ float of_warps[kMaxPartsAtOnce][kWarpSize];
   of_warps[warp][lane] = sum;
   __syncthreads();
   if (warp != 0 || column >= columns) return;
@@ -43,7 +43,7 @@ void add_parts(cudaStream_t stream, const float* parts, uint64_t num_parts, uint
                std::initializer_list<ColumnSum> sums) {
   ColumnSums all;
   std::copy(sums.begin(), sums.end(), all.of);
-  const auto num_warps = static_cast<unsigned>(std::min<uint64_t>(num_parts, kMostPartsAtOnce));
+  const auto num_warps = static_cast<unsigned>(std::min<uint64_t>(num_parts, kMaxPartsAtOnce));
   launch(sum_parts, dim3(blocks_for(columns, kWarpSize), static_cast<unsigned>(sums.size())), kWarpSize * num_warps, 0,
          stream, parts, num_parts, columns, all);
 }

@@ -20,9 +20,9 @@ struct ColumnSum {
   float* to = nullptr;  // null: left out
   bool accumulates = false;
 };
-inline constexpr size_t kMostColumnSums = 3;
+inline constexpr size_t kMaxColumnSums = 3;
 
-/// Enqueues, for each k of at most kMostColumnSums sums: sums[k].to[columns] (+)= the sum over the parts of
+/// Enqueues, for each k of at most kMaxColumnSums sums: sums[k].to[columns] (+)= the sum over the parts of
 /// parts[k][num_parts, columns].
 void add_parts(cudaStream_t stream, const float* parts, uint64_t num_parts, uint64_t columns,
                std::initializer_list<ColumnSum> sums);

@@ -142,7 +142,7 @@ void MatmulPlan::launch(cudaStream_t stream, const ProductOperands& operands) co
 
 Matmul::Matmul(const Product& product, Context& context)
     : aligned_(MatmulPlan::find(product, kBufferAlignment, context)),
-      any_(MatmulPlan::find(product, kLeastAlignment, context)) {
+      any_(MatmulPlan::find(product, kMinAlignment, context)) {
   if (aligned_ || any_) return;
   throw Error(TSR_E_UNSUPPORTED,
               context.cublaslt().name() + " has no algorithm on this GPU for " + product_name(product));

@@ -15,7 +15,6 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
-#include <optional>
 
 #include "gloo-comm/connections/sockets.h"
 

@@ -48,7 +48,7 @@ constexpr CommandSyntax kSyntax = {
     "same run. Options of the communicator and the device are given as --PLUGIN.OPTION=VALUE.",
     kFlags, 0};
 
-constexpr uint64_t kMostBytes = uint64_t{1} << 36;
+constexpr uint64_t kMaxBytes = uint64_t{1} << 36;
 
 constexpr NamedDtype kDtypes[] = {
     {"float32", TSR_F32}, {"float64", TSR_F64}, {"fp16", TSR_F16}, {"bf16", TSR_BF16}, {"int32", TSR_I32}};
@@ -60,8 +60,8 @@ std::vector<uint64_t> sizes_of(const CommandLine& line) {
   const uint64_t least = parse_bytes("min-size", line.value("min-size", "1KiB"));
   const uint64_t most = parse_bytes("max-size", line.value("max-size", "64MiB"));
   const auto factor = static_cast<uint64_t>(line.integer("factor", 4, 2, 1 << 20));
-  if (most > kMostBytes)
-    throw UsageError(concat("--max-size is ", print_bytes(most), "; give at most ", print_bytes(kMostBytes)));
+  if (most > kMaxBytes)
+    throw UsageError(concat("--max-size is ", print_bytes(most), "; give at most ", print_bytes(kMaxBytes)));
   if (least > most)
     throw UsageError(concat("--min-size ", print_bytes(least), " is above --max-size ", print_bytes(most),
                             "; lower it, or raise --max-size"));

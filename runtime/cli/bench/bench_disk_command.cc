@@ -6,8 +6,6 @@
 
 #include <filesystem>
 #include <iostream>
-#include <optional>
-#include <thread>
 
 #include "base/concat.h"
 #include "cli/bench/bench_commands.h"

@@ -26,7 +26,7 @@
 namespace tessera::host {
 namespace {
 
-constexpr uint64_t kLeastMemoryBytes = uint64_t{1} << 20;  // below this, latency dominates
+constexpr uint64_t kMinMemoryBytes = uint64_t{1} << 20;  // below this, latency dominates
 
 /// The sum over all ranks.
 double summed(const RankInfo& info, int num_ranks, const std::string& question, double own, int64_t timeout_ms) {
@@ -113,7 +113,7 @@ class CommRank {
   void measure_memory_by_size() {
     if (!info_.is_local || view(device_.api().stream_kind) != view(bench_.cpu.device()->stream_kind)) return;
     for (const uint64_t size : bench_.sizes) {
-      if (size < kLeastMemoryBytes) continue;
+      if (size < kMinMemoryBytes) continue;
       barrier(info_, num_ranks_, concat("measure memory by ", size, " bytes"), bench_.timeout_ms, log_);
       memory_[size] = sum(concat("memory/", size), measure_memory(device_, size));
     }

@@ -1,7 +1,7 @@
 // Suggestions for unknown names: first a table of other frameworks' flags with the same meaning, then the nearest name.
 //
 // The distance is Damerau-Levenshtein in its restricted form (optimal string alignment): insertions, deletions,
-// substitutions and swaps of neighbours cost one each. Three rows of the table are kept: O(len(a) len(b)) time,
+// substitutions and swaps of neighbors cost one each. Three rows of the table are kept: O(len(a) len(b)) time,
 // O(len(b)) memory. A third of the letters may differ; beyond that, suggestions are noise.
 //
 //     --learning-rate    use --lr               by the table
@@ -196,7 +196,7 @@ size_t edit_distance(std::string_view a, std::string_view b) {
     row[0] = i;
     for (size_t j = 1; j <= b.size(); ++j) {
       row[j] = std::min(std::min(last[j], row[j - 1]) + 1, last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1));
-      // A swap of neighbours (--setps) is one mistake, not two.
+      // A swap of neighbors (--setps) is one mistake, not two.
       if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
         row[j] = std::min(row[j], before_last[j - 2] + 1);
     }

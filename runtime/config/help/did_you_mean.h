@@ -7,7 +7,7 @@
 
 namespace tessera::host {
 
-/// Insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b`.
+/// Insertions, deletions, substitutions and swaps of neighbors that turn `a` into `b`.
 size_t edit_distance(std::string_view a, std::string_view b);
 
 /// The nearest of `known`, or empty when none is near (more than a third of the letters differ).

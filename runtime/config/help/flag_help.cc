@@ -6,6 +6,8 @@
 
 #include "config/help/flag_help.h"
 
+#include <string_view>
+
 #include "base/concat.h"
 #include "config/default_plugins.h"
 #include "config/flag_table.h"

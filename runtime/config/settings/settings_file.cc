@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "base/concat.h"
 #include "base/read_only_file.h"

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 
 #include "base/concat.h"
 #include "config/flag_table.h"

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <numeric>
 
 #include "base/concat.h"
 #include "tessera/canonical_sum.hpp"

@@ -1,5 +1,6 @@
 #include "exec/watch/collective_clock.h"
 
+#include <atomic>
 #include <chrono>
 
 #include "base/concat.h"

@@ -3,7 +3,6 @@
 // is closed.
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "base/concat.h"

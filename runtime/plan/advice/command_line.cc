@@ -3,8 +3,6 @@
 
 #include "plan/advice/command_line.h"
 
-#include <algorithm>
-
 #include "base/concat.h"
 #include "config/flag_table.h"
 

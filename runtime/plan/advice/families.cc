@@ -8,8 +8,6 @@
 
 #include "plan/advice/families.h"
 
-#include <algorithm>
-
 #include "base/concat.h"
 #include "plan/advice/plugin_offers.h"
 

@@ -68,7 +68,7 @@ void find_unit_that_does_not_fit(const Job& job, const Model& model, MemoryShort
   const auto& units = model.units;
   const auto largest = std::ranges::max_element(units, {}, trained_elements);
   if (largest == units.end()) return;
-  const uint64_t num_bytes = trained_elements(*largest) * (TSR_NUM_BYTES(job.shape.dtype, 1) + sizeof(float));
+  const uint64_t num_bytes = trained_elements(*largest) * (TSR_NUM_BYTES(job.step_config.dtype, 1) + sizeof(float));
   if (num_bytes <= shortfall.limit_bytes) return;
   shortfall.unit = largest->name;
   shortfall.unit_bytes = num_bytes;

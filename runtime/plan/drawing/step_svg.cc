@@ -21,7 +21,7 @@
 
 #include "base/concat.h"
 #include "memory/first_fit.h"
-#include "plan/drawing/colours.h"
+#include "plan/drawing/colors.h"
 #include "plan/drawing/svg_text.h"
 #include "plan/format.h"
 #include "plan/memory_report.h"
@@ -112,7 +112,7 @@ class Drawing {
     end_ = std::max(simulated_, measured_ ? measured_->seconds() : 0);
     for (const auto& [rank, members] : job.classes.members()) {
       for (const Action& action : step(rank).actions)
-        use(colour_of(action.kind));
+        use(color_of(action.kind));
       live_[rank] = live_over_time(step(rank), drawn.simulation.of(rank));
       for (const auto& [time, bytes] : live_[rank])
         most_bytes_ = std::max(most_bytes_, bytes);
@@ -141,8 +141,8 @@ class Drawing {
   const Program& step(int rank) const { return job_.of(rank).steps[0]; }
   double x(double seconds) const { return kLeft + (end_ > 0 ? seconds / end_ * kTimeWidth : 0); }
 
-  void use(const Colour& colour) {
-    if (std::ranges::find(used_, colour) == used_.end()) used_.push_back(colour);
+  void use(const Color& color) {
+    if (std::ranges::find(used_, color) == used_.end()) used_.push_back(color);
   }
 
   std::string style() const {
@@ -150,8 +150,8 @@ class Drawing {
         "<style type=\"text/css\">text { font: 12px sans-serif; fill: #222222; } .small { font: 10px sans-serif; fill: "
         "#666666; } .end { text-anchor: end; } .mid { text-anchor: middle; } .paper { fill: #ffffff; } line { stroke: "
         "#dddddd; stroke-width: 1; }";
-    for (const Colour& colour : used_)
-      text += concat(" .", colour.css_class, " { fill: ", colour.fill, "; }");
+    for (const Color& color : used_)
+      text += concat(" .", color.css_class, " { fill: ", color.fill, "; }");
     return text + "</style>\n";
   }
 
@@ -174,11 +174,11 @@ class Drawing {
   std::string legend() {
     std::string text;
     double left = 10;
-    for (const Colour& colour : used_) {
-      const double width = 40 + 7.0 * static_cast<double>(colour.name.size());
+    for (const Color& color : used_) {
+      const double width = 40 + 7.0 * static_cast<double>(color.name.size());
       if (left + width > kLeft + kTimeWidth) left = 10, y_ += kLegendHeight;
-      text += svg_rectangle(colour.css_class, left, y_, kBar, kBar, std::string(colour.name)) +
-              svg_words(left + kBar + 6, y_ + 12, std::string(colour.name));
+      text += svg_rectangle(color.css_class, left, y_, kBar, kBar, std::string(color.name)) +
+              svg_words(left + kBar + 6, y_ + 12, std::string(color.name));
       left += width;
     }
     y_ += kLegendHeight;
@@ -246,7 +246,7 @@ class Drawing {
       const Interval& at = intervals[i];
       idle_until(at.start);
       free_from = at.end;
-      text += draw_action(colour_of(action.kind), at, action_text(program, rank, i));
+      text += draw_action(color_of(action.kind), at, action_text(program, rank, i));
     }
     idle_until(simulated_);
     y_ += kRow;
@@ -256,14 +256,14 @@ class Drawing {
   std::string draw_run(int rank, const std::string& stream) {
     std::string text = svg_words(28, y_ + 11, "run", "small");
     for (const TracedAction* action : measured_->row(rank, stream))
-      if (const Colour* const colour = colour_of(action->kind))
-        text += draw_action(*colour, measured_->interval(*action), concat("run: ", action->name));
+      if (const Color* const color = color_of(action->kind))
+        text += draw_action(*color, measured_->interval(*action), concat("run: ", action->name));
     y_ += kRow + 4;
     return text;
   }
 
-  std::string draw_action(const Colour& colour, const Interval& at, const std::string& what) const {
-    return svg_rectangle(colour.css_class, x(at.start), y_, x(at.end) - x(at.start), kBar,
+  std::string draw_action(const Color& color, const Interval& at, const std::string& what) const {
+    return svg_rectangle(color.css_class, x(at.start), y_, x(at.end) - x(at.start), kBar,
                          concat(what, ": from ", time_text(at.start), " for ", time_text(at.end - at.start)));
   }
 
@@ -300,7 +300,7 @@ class Drawing {
   const double simulated_ = drawn_.simulation.end();
   std::optional<MeasuredStep> measured_;
   double end_ = 0;  // of the axis
-  std::vector<Colour> used_;
+  std::vector<Color> used_;
   std::map<int, std::map<double, uint64_t>> live_;
   uint64_t most_bytes_ = 0;  // of all ranks
   double y_ = 0;             // where drawing continues

@@ -19,7 +19,7 @@ struct DrawnStep {
 };
 
 /// SVG 1.1 of the first step program. For one rank of each class: a row per stream, below it the measured row if the
-/// trace has that rank, and the live device memory, with one scale for all ranks. A colour is a kind of action; idle
+/// trace has that rank, and the live device memory, with one scale for all ranks. A color is a kind of action; idle
 /// compute is marked. Every action has a tooltip. The job must have passed verify_job.
 std::string step_svg(const Mesh& mesh, const JobPrograms& job, const DrawnStep& drawn);
 

@@ -30,7 +30,7 @@ uint32_t memory_at(const Program& program, const Action& action, uint32_t role) 
 }
 
 double copied_bytes(const Program& program, const Action& action) {
-  const Binding* from = action.find(TSR_SLOT(TSR_ROLE_SOURCE, 0));
+  const Binding* from = action.find(kSource);
   return from ? static_cast<double>(TSR_NUM_BYTES(program.buffer(from->buffer).dtype, from->num_elements)) : 0;
 }
 

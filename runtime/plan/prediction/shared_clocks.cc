@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <queue>
 
 namespace tessera::host {

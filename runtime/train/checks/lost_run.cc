@@ -27,7 +27,7 @@ namespace tessera::host {
 namespace {
 
 /// Below it adamw divides by almost zero where a gradient is zero.
-constexpr double kLeastEps = 1e-12;
+constexpr double kMinEps = 1e-12;
 /// An answer begins with a key, such that the lowest of all ranks' answers is about the worst element.
 constexpr size_t kKeyChars = 33;
 constexpr char kNotFinite = 'a', kFinite = 'b';
@@ -65,7 +65,7 @@ std::string LostRunCheck::advice() const {
                   ", then lower --lr");
   // lr times weight decay is the fraction of a parameter that one step removes; from 1 on it overshoots zero.
   const bool decays_too_much = config.weight_decay > 1 && config.lr * config.weight_decay >= 1;
-  const bool divides_by_nothing = config.optimizer == OptimizerKind::adamw && config.eps < kLeastEps;
+  const bool divides_by_nothing = config.optimizer == OptimizerKind::adamw && config.eps < kMinEps;
   return concat("step ", last_good_step_, " was the last that updated with a finite loss; lower --lr (",
                 shortest(config.lr), "), ",
                 decays_too_much ? concat("lower --weight-decay (", shortest(config.weight_decay), "), ") : "",
@@ -134,7 +134,7 @@ void LostRunCheck::after_last_step() {
   if (!last_loss_is_finite_)
     fail(concat("the last loss is not finite, and the largest parameter is finite: ", largest_));
   // In float16, up to this many skipped steps in a row may be the loss scale on its way down.
-  const int64_t limit = runtime_.scales_loss() ? LossScaler::kMostBackoffs : 1;
+  const int64_t limit = runtime_.scales_loss() ? LossScaler::kMaxBackoffs : 1;
   if (job_.config.max_skipped_steps != 0 && num_not_good_ > limit)
     fail(concat("the last ", num_not_good_, " steps were skipped because a gradient was not finite, and the largest ",
                 "parameter is finite: ", largest_));

@@ -156,10 +156,10 @@ void warn_of_offload(const Log& log, const Job& job, const RankPrograms& program
 }
 
 /// An update of adamw moves each element by about the rate, so no rate above 1 can train.
-constexpr double kMostAdamwRate = 1, kMostSgdRate = 1e6;
+constexpr double kMaxAdamwRate = 1, kMaxSgdRate = 1e6;
 
 void warn_of_rates(const Log& log, const TrainConfig& config) {
-  const double most = config.optimizer == OptimizerKind::adamw ? kMostAdamwRate : kMostSgdRate;
+  const double most = config.optimizer == OptimizerKind::adamw ? kMaxAdamwRate : kMaxSgdRate;
   if (config.lr > most)
     log.warning("--lr ", shortest(config.lr), " is too high: no rate above ", shortest(most), " can train with ",
                 to_string(config.optimizer), "; expect parameters to overflow");

@@ -14,10 +14,10 @@
 namespace tessera::host {
 namespace {
 
-constexpr int64_t kMostLines = 100;
+constexpr int64_t kMaxLines = 100;
 constexpr double kKept = 0.95;  // fraction of the weight that older values keep per step
 constexpr std::chrono::milliseconds kRedraw{100};
-constexpr int kLeastBar = 4, kMostBar = 40;
+constexpr int kMinBar = 4, kMaxBar = 40;
 
 std::string three_digits(double value) {
   return format(value < 9.995 ? "%.2f" : value < 99.95 ? "%.1f" : "%.0f", value);
@@ -74,7 +74,7 @@ int64_t steps_between_lines(int64_t log_every, int64_t num_steps) {
   if (log_every > 0) return log_every;
   for (int64_t power = 1;; power *= 10)
     for (const int64_t every : {power, 2 * power, 5 * power})
-      if ((num_steps - 1) / every < kMostLines) return every;
+      if ((num_steps - 1) / every < kMaxLines) return every;
 }
 
 void Smoothed::add(double value) {
@@ -91,12 +91,12 @@ std::string live_line(const LiveStep& live, int num_columns) {
   const std::string count = concat(live.step, "/", live.num_steps);
   std::vector<Field> fields = fields_of(live);
   const auto room = [&] { return num_columns - num_columns_of(count) - 1 - width_of(fields); };
-  for (int next = 1; next <= 3 && room() < kLeastBar; ++next)
+  for (int next = 1; next <= 3 && room() < kMinBar; ++next)
     for (Field& field : fields)
       if (field.dropped == next) field.text.clear();
   std::string text = count;
   const double done = static_cast<double>(live.step) / static_cast<double>(std::max<int64_t>(1, live.num_steps));
-  if (room() >= kLeastBar) text += " " + progress_bar(done, std::min(room(), kMostBar), standard_error());
+  if (room() >= kMinBar) text += " " + progress_bar(done, std::min(room(), kMaxBar), standard_error());
   for (const Field& field : fields)
     if (!field.text.empty()) text += "  " + field.text;
   return first_columns(text, num_columns);

@@ -9,9 +9,9 @@ namespace tessera::host {
 namespace {
 
 /// Of the names, so that the tables of a run line up with one another.
-constexpr size_t kLeastWidth = 15;
+constexpr size_t kMinWidth = 15;
 
-constexpr size_t kLeastValueWidth = 20;  // fewer are harder to read than a line that the terminal breaks
+constexpr size_t kMinValueWidth = 20;  // fewer are harder to read than a line that the terminal breaks
 
 /// Where a line of at most `num_columns` may end: the space after a comma or before a parenthesis in its second half,
 /// or any space.
@@ -42,12 +42,12 @@ size_t table_columns() {
 }
 
 std::string table(std::string_view title, const std::vector<Row>& rows, size_t num_columns) {
-  size_t width = kLeastWidth;
+  size_t width = kMinWidth;
   for (const Row& row : rows)
     if (!row.value.empty()) width = std::max(width, row.name.size());
   const size_t indent = width + 4;
   const std::string line_break = "\n" + std::string(indent, ' ');
-  const size_t value_columns = std::max(kLeastValueWidth, num_columns > indent ? num_columns - indent : 0);
+  const size_t value_columns = std::max(kMinValueWidth, num_columns > indent ? num_columns - indent : 0);
   std::string text(title);
   for (const auto& [name, value] : rows)
     if (!value.empty())

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 
 #include "base/concat.h"
 #include "base/durable_file.h"
@@ -20,11 +21,12 @@
 #include "storage/block_sums.h"
 #include "tessera/error.hpp"
 #include "train/consistency.h"
+#include "train/saving/own_folder.h"
 
 namespace tessera::host {
 namespace {
 
-constexpr uint64_t kMostPartBytes = uint64_t{1} << 30;
+constexpr uint64_t kMaxPartBytes = uint64_t{1} << 30;
 constexpr int64_t kSlowBytesPerMs = 10'000;  // a disk of 10 MB/s
 
 std::string part_path(const std::string& folder, int rank) {
@@ -65,7 +67,7 @@ RunDescription describe_run(const Job& job, const Dataset& data) {
   RunDescription run;
   run.tessera = TESSERA_VERSION;
   run.model = job.config.model;
-  run.has_config = is_model_folder(job.config.model);
+  run.has_config = !job.named.config.empty();
   for (const ModelFact& fact : job.architecture().facts())
     run.model_facts.emplace_back(fact.name, fact.value);
   run.items = job.items();
@@ -118,7 +120,9 @@ std::string CheckpointWriter::all_do(const std::string& what, const std::functio
 /// Two runs in one folder would remove one another's checkpoints while they are made.
 void CheckpointWriter::lock_folder() {
   const std::string refusal = all_do("lock", [&] {
-    if (info_.rank == 0) lock_.emplace("--save", folder_, "save.lock");
+    if (info_.rank != 0) return;
+    lock_.emplace("--save", folder_, "save.lock");
+    require_no_other_run(job_.config);  // one that was over before this one had the lock
   });
   if (!refusal.empty()) throw Error(TSR_E_UNAVAILABLE, refusal);
 }
@@ -171,11 +175,11 @@ uint64_t CheckpointWriter::put_together(const RunState& state, bool is_best) {
   for (int rank = 0; rank < job_.mesh.num_ranks(); ++rank) {
     if (info_.store->get(part_key(rank), job_.config.timeout_ms) == "nothing") continue;
     const std::string path = part_path(target.path(), rank);
-    merge(index, parse_rank_part(read_text_file(path, kMostPartBytes), path), index.files.size());
+    merge(index, parse_rank_part(read_text_file(path, kMaxPartBytes), path), index.files.size());
     std::filesystem::remove(path);
   }
   if (run_.has_config) {
-    const std::string text = read_text_file(concat(job_.config.model, "/", kConfigName), kMostPartBytes);
+    const std::string& text = job_.named.config;  // of the model that trains, whatever the file says by now
     write_durably(concat(target.path(), "/", kConfigName), text);
     index.files.push_back({std::string(kConfigName), text.size(), text.size(), crc32c(std::as_bytes(std::span(text)))});
   }

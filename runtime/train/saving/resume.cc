@@ -9,6 +9,9 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <span>
+#include <string>
+#include <string_view>
 
 #include "base/clock.h"
 #include "base/concat.h"
@@ -24,6 +27,7 @@
 #include "tessera/error.hpp"
 #include "train/consistency.h"
 #include "train/saving/checkpoint_writer.h"
+#include "train/saving/own_folder.h"
 
 namespace tessera::host {
 namespace {
@@ -37,11 +41,6 @@ std::string source_of(const TrainConfig& config) {
 
 std::string_view flag_of_source(const TrainConfig& config) {
   return config.resume.empty() ? "--init-from" : "--resume";
-}
-
-/// Absolute, without "." and a slash at the end.
-std::filesystem::path clean(const std::string& path) {
-  return (std::filesystem::absolute(path) / ".").lexically_normal().parent_path();
 }
 
 std::string setting(const NamedValues& settings, std::string_view name) {
@@ -261,26 +260,9 @@ void check_steps(const TrainConfig& config, const CheckpointChoice& choice, int6
 
 }  // namespace
 
-bool may_start_anew(const TrainConfig& config) {
-  return !config.resume.empty() && !config.save.empty() && is_same_folder(clean(config.resume), clean(config.save));
-}
-
-bool resumes_in_its_folder(const TrainConfig& config) {
-  return may_start_anew(config) || (!config.resume.empty() && !config.save.empty() &&
-                                    is_same_folder(clean(config.resume).parent_path(), clean(config.save)));
-}
-
 void check_checkpoints(const Job& job) {
   const TrainConfig& config = job.config;
-  const bool is_another_run = !config.save.empty() && !resumes_in_its_folder(config);
-  if (is_another_run)
-    if (const std::string why = foreign_checkpoint_in(config.save); !why.empty())
-      throw UsageError(concat("--save ", config.save, ": ", why));
-  if (is_another_run && !config.overwrite)
-    if (const auto steps = saved_steps(config.save); !steps.empty())
-      throw UsageError(concat("--save ", config.save, " holds checkpoints of another run, up to step ", steps.back(),
-                              "; give another folder, --resume ", config.save,
-                              " to continue that run, or --overwrite to save among them"));
+  require_no_other_run(config);
   if (source_of(config).empty()) return;
   const CheckpointChoice choice = choose_checkpoint(source_of(config));
   if (choice.folders.empty() && !may_start_anew(config)) throw UsageError(nothing_there(config).what());

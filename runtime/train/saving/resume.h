@@ -2,7 +2,6 @@
 #pragma once
 
 #include <optional>
-#include <string>
 
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
@@ -14,11 +13,6 @@
 
 namespace tessera::host {
 
-/// Whether --resume asks for a checkpoint that need not be there: it names the folder of --save, which has none yet. So
-/// the command that starts a run goes on with it, too.
-bool may_start_anew(const TrainConfig& config);
-/// Whether --resume goes on with a run of the folder of --save.
-bool resumes_in_its_folder(const TrainConfig& config);
 /// Checks --save, --resume and --init-from before anything starts, as far as one process can without reading tensors.
 /// Throws UsageError: no checkpoint, another model, another optimizer, checkpoints of another run, or what has the name
 /// of one, where this one would save; and what Checkpoint throws for a damaged one that was given itself.

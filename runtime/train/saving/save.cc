@@ -25,6 +25,7 @@
 #include "checkpoint/save_folder.h"
 #include "config/text_values.h"
 #include "tessera/error.hpp"
+#include "train/saving/own_folder.h"
 #include "train/saving/resume.h"
 
 namespace tessera::host {

@@ -30,10 +30,10 @@ struct Member {
   const Action& action() const { return walk->program().actions[index]; }
   const Group& group() const { return walk->program().groups[static_cast<size_t>(action().group)]; }
   CollectiveOperands operands() const { return CollectiveOperands(walk->program(), action()); }
-  const Binding* destination() const { return action().find(TSR_SLOT(TSR_ROLE_DESTINATION, 0)); }
+  const Binding* destination() const { return action().find(kDestination); }
   /// What it gives to the others.
   const Binding& given() const {
-    const Binding* source = action().find(TSR_SLOT(TSR_ROLE_SOURCE, 0));
+    const Binding* source = action().find(kSource);
     return source ? *source : *destination();
   }
   void report(const std::string& what) const { walk->report(index, what); }
@@ -156,7 +156,7 @@ class Collective {
       case TSR_ACTION_ALL_TO_ALL:
         return exchanged(member, ranks_with(member));
       case TSR_ACTION_REDUCE_SCATTER:
-        return scattered(member, destination);
+        return scattered(member);
       default:
         return summed(member);
     }
@@ -173,12 +173,13 @@ class Collective {
         slice.num_elements = offsets[i + 1] - offsets[i];
       }
       ContentParts parts = taken_of(member, ranks[i], slice);
-      const bool is_of_rows = std::ranges::any_of(parts, [](const ContentPart& p) { return p.content.is_rows; });
-      if (!is_of_rows) parts = alone(member, ranks[i], std::move(parts));
-      for (ContentPart& part : parts)
-        if (part.content.is_rows) {  // of the whole, they follow those of the members before
-          part.content.is_rows = false;
-          part.content.shift += static_cast<int64_t>(offsets[i]);
+      const ContentParts others = alone(member, ranks[i], parts);
+      for (size_t k = 0; k < parts.size(); ++k)
+        if (Content& content = parts[k].content; content.is_rows) {
+          content.is_rows = false;
+          content.shift += rows_before(member, content, static_cast<int>(i));
+        } else {
+          content = others[k].content;
         }
       append_at(all, offsets[i], parts);
     }
@@ -199,7 +200,13 @@ class Collective {
     return all;
   }
 
-  ContentParts scattered(const Member& member, const Binding& destination) {
+  /// The elements of a value in the rows of the members before one: of the whole, its own follow those.
+  static int64_t rows_before(const Member& member, const Content& content, int position) {
+    const auto index = static_cast<size_t>(content.index);
+    return static_cast<int64_t>(member.walk->program().model->values[index].num_elements) * position;
+  }
+
+  ContentParts scattered(const Member& member) {
     const CollectiveOperands form = member.operands();
     const uint64_t whole = form.given()->num_elements;
     const auto offsets = slice_offsets(member.action(), whole, form.num_ranks);
@@ -216,7 +223,7 @@ class Collective {
       if (splits_tensors &&
           (part.content.kind == ContentKind::value || part.content.kind == ContentKind::value_gradient)) {
         part.content.is_rows = true;
-        part.content.shift -= static_cast<int64_t>(destination.num_elements) * form.position;
+        part.content.shift -= rows_before(member, part.content, form.position);
       }
     return own;
   }

@@ -126,7 +126,7 @@ void RankWalk::check_micro_batches(const Binding& binding, int parameter) {
     if (last > action_->micro_batch)
       return report(concat("adds to ", range_text(program_, binding), ", which holds the gradient of mb=", last,
                            " already; micro-batches are added in ascending order"));
-    if (program_.shape.reduce_every == TSR_EVERY_MICRO_BATCH && first < action_->micro_batch)
+    if (program_.step_config.reduce_every == TSR_EVERY_MICRO_BATCH && first < action_->micro_batch)
       return report(concat("adds to ", range_text(program_, binding),
                            ", which holds the gradient of another "
                            "micro-batch; with --reduce-every micro-batch each has a sum of its own"));

@@ -58,7 +58,7 @@ void RankWalk::zero() {
 
 /// A parameter may be scaled where strategies average those that diverge.
 void RankWalk::scale() {
-  const Binding& binding = *action_->find(TSR_SLOT(TSR_ROLE_DESTINATION, 0));
+  const Binding& binding = *action_->find(kDestination);
   ContentParts parts = contents_.read(binding);
   for (ContentPart& part : parts) {
     const ContentKind kind = part.content.kind;
@@ -89,6 +89,19 @@ ContentParts RankWalk::stored(const Binding& source, const Binding& destination)
   return parts;
 }
 
+/// With --reduce-every micro-batch, the sums of micro-batches are added in ascending order, which is how they round.
+bool RankWalk::check_added_in_order(const Content& there, const Content& more, const Binding& destination) {
+  const bool are_gradients = there.kind == ContentKind::gradient && more.kind == ContentKind::gradient;
+  if (program_.step_config.reduce_every != TSR_EVERY_MICRO_BATCH || !are_gradients || !there.addends || !more.addends)
+    return true;
+  const int last = needs_.micro_batch_of(there.index, context_.sets.set(there.addends).back());
+  const int first = needs_.micro_batch_of(more.index, context_.sets.set(more.addends).front());
+  if (last <= first) return true;
+  report(concat("adds the gradient of mb=", first, " to ", range_text(program_, destination),
+                ", which holds that of mb=", last, " already; micro-batches are added in ascending order"));
+  return false;
+}
+
 void RankWalk::add_into(const Binding& source, const Binding& destination) {
   const ContentParts there = homes_.resolve(contents_.read(destination)),
                      more = homes_.resolve(stored(source, destination));
@@ -106,6 +119,8 @@ void RankWalk::add_into(const Binding& source, const Binding& destination) {
                     ": such a sum is not in the model, or has an addend twice"));
       return contents_.write(destination, {ContentKind::opaque});
     }
+    if (!check_added_in_order(there[i].content, more[k].content, destination))
+      return contents_.write(destination, {ContentKind::opaque});
     append(sums, {begin, std::min(there_end, more_end) - begin, *sum});
     if (there_end <= more_end) ++i;
     if (more_end <= there_end) ++k;
@@ -116,8 +131,8 @@ void RankWalk::add_into(const Binding& source, const Binding& destination) {
 void RankWalk::elementwise() {
   if (action_->kind == TSR_ACTION_ZERO) return zero();
   if (action_->kind == TSR_ACTION_SCALE) return scale();
-  const Binding& source = *action_->find(TSR_SLOT(TSR_ROLE_SOURCE, 0));
-  const Binding& destination = *action_->find(TSR_SLOT(TSR_ROLE_DESTINATION, 0));
+  const Binding& source = *action_->find(kSource);
+  const Binding& destination = *action_->find(kDestination);
   if (destination.mode == TSR_MODE_ADD) return add_into(source, destination);
   contents_.write(destination, stored(source, destination));
 }

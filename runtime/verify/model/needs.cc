@@ -43,7 +43,7 @@ uint32_t axes_of_tokens(const Mesh& mesh, int axis) {
 
 ModelNeeds::ModelNeeds(const Program& program, AddendSets& sets)
     : model_(*program.model),
-      num_micro_batches_(program.shape.num_micro_batches),
+      num_micro_batches_(program.step_config.num_micro_batches),
       axes_of_tokens_(axes_of_tokens(*program.mesh)) {
   for (const Value& value : model_.values)
     is_in_rows_.push_back(

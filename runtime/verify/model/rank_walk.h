@@ -2,7 +2,6 @@
 // other rank. Implemented in rank_walk.cc, compute_rules.cc, update_rules.cc and move_rules.cc.
 #pragma once
 
-#include <array>
 #include <map>
 #include <optional>
 #include <set>
@@ -102,6 +101,7 @@ class RankWalk {
   void scale();
   ContentParts stored(const Binding& source, const Binding& destination);
   void add_into(const Binding& source, const Binding& destination);
+  bool check_added_in_order(const Content& there, const Content& more, const Binding& destination);
   bool is_own_memory(const Binding& binding) const;
   void call();
 

@@ -63,13 +63,14 @@ Content RankWalk::all_squares() const {
 void RankWalk::take_gradient(const Binding& binding, const std::vector<HomeRun>& runs) {
   for (const HomeRun& run : runs)
     if (!take(part_of(binding, run.offset, run.num_elements),
-              needs_.gradient(run.parameter).moved_by(static_cast<int64_t>(run.element)), program_.shape.reduce_dtype))
+              needs_.gradient(run.parameter).moved_by(static_cast<int64_t>(run.element)),
+              program_.step_config.reduce_dtype))
       return;
 }
 
 void RankWalk::sum_squares() {
   const Home& home = program_.home(action_->home);
-  take_gradient(*action_->find(TSR_SLOT(TSR_ROLE_SOURCE, 0)), runs_of(home, *program_.model));
+  take_gradient(*action_->find(kSource), runs_of(home, *program_.model));
   add(*action_->find(TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_ACCUMULATOR)), {ContentKind::squares},
       static_cast<uint32_t>(&home - program_.homes.data()));
 }

@@ -11,13 +11,27 @@
 #include <algorithm>
 
 #include "base/concat.h"
+#include "tessera/error.hpp"
 
 namespace tessera::host {
 namespace {
 
-/// Whose operands have sizes of their own; those of elementwise actions are as long as one another.
 bool is_kernel(uint32_t kind) {
   return is_compute(kind) || kind == TSR_ACTION_SUM_SQUARES || kind == TSR_ACTION_CLIP || kind == TSR_ACTION_OPTIMIZER;
+}
+
+/// Their operands are as long as one another. Of two dtypes, the device may not have the conversion.
+bool converts(const Program& program, const Action& action) {
+  if (action.kind != TSR_ACTION_CAST && action.kind != TSR_ACTION_ADD_INTO) return false;
+  return program.streams[action.stream].kind != TSR_STREAM_KIND_HOST;
+}
+
+void check_conversion(const Program& program, size_t index, const DescribeOp& describe, DiagnosticList& diagnostics) {
+  try {
+    describe(op_of(program, program.actions[index]));
+  } catch (const Error& e) {
+    diagnostics.add(concat(action_text(program, index), " cannot run on the device: ", e.what()));
+  }
 }
 
 }  // namespace
@@ -25,6 +39,7 @@ bool is_kernel(uint32_t kind) {
 void verify_described(const Program& program, const DescribeOp& describe, DiagnosticList& diagnostics) {
   for (size_t i = 0; i < program.actions.size(); ++i) {
     const Action& action = program.actions[i];
+    if (converts(program, action)) check_conversion(program, i, describe, diagnostics);
     if (!is_kernel(action.kind)) continue;
     const std::vector<tsr_slot_spec> slots = describe(op_of(program, action));
     for (const tsr_slot_spec& slot : slots)

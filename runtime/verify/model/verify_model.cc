@@ -164,7 +164,7 @@ class PhaseCounter {
     const Model& model = *walk.program().model;
     const bool trains = walk.program().purpose == TSR_PURPOSE_STEP;
     const auto num_segments = static_cast<int>(model.segments.size());
-    for (int mb = 0; mb < static_cast<int>(walk.program().shape.num_micro_batches); ++mb)
+    for (int mb = 0; mb < static_cast<int>(walk.program().step_config.num_micro_batches); ++mb)
       for (int s = 0; s < num_segments; ++s) {
         const bool is_loss = s == num_segments - 1;
         const bool goes_back = trains && !is_loss && walk.needs().needs_backward(s);

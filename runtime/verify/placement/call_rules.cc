@@ -13,8 +13,6 @@
 // what differs by rank: nothing shows that it does not. On other axes than the strategy's, operands must be complete.
 // Cost: linear in the pieces of the operands.
 
-#include <algorithm>
-
 #include "verify/placement/placement_rules.h"
 
 namespace tessera::host {

@@ -1,4 +1,4 @@
-// What collectives do to placements. On the analysed axis:
+// What collectives do to placements. On the analyzed axis:
 //
 //     all_reduce sum        partial            -> replicated
 //     reduce_scatter sum    partial            -> shard
@@ -65,11 +65,11 @@ Binding PlacementRules::copied_of(Binding range) const {
   for (auto i = static_cast<size_t>(action_ - program_.actions.data());
        i-- > 0 && is_kept_elsewhere() && !is_of_home();) {
     const Action& copy = program_.actions[i];
-    const Binding* destination = copy.kind == TSR_ACTION_COPY ? copy.find(TSR_SLOT(TSR_ROLE_DESTINATION, 0)) : nullptr;
+    const Binding* destination = copy.kind == TSR_ACTION_COPY ? copy.find(kDestination) : nullptr;
     if (!destination || destination->buffer != range.buffer || destination->offset > range.offset ||
         destination->offset + destination->num_elements < range.offset + range.num_elements)
       continue;
-    const Binding& source = *copy.find(TSR_SLOT(TSR_ROLE_SOURCE, 0));
+    const Binding& source = *copy.find(kSource);
     range.buffer = source.buffer;
     range.offset = range.offset - destination->offset + source.offset;
   }

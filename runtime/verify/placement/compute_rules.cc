@@ -50,10 +50,12 @@ void PlacementRules::compute_on_batch_axis() {
   const uint32_t whole = bit(PlacementKind::replicated) | bit(PlacementKind::varying);
   for (const Binding& binding : action_->bindings) {
     if (is_output(binding)) continue;
-    if (has_role(binding, TSR_ROLE_PARAMETER))
+    if (has_role(binding, TSR_ROLE_PARAMETER)) {
       expect(binding, whole, "the action needs the whole parameter; is a collective missing?");
-    else
+      expect_unscaled(binding, "a segment computes with weights as they are");
+    } else {
       expect(binding, any_but_partial, kNotReduced);
+    }
   }
   for (const Binding& binding : action_->bindings) {
     if (!is_output(binding)) continue;

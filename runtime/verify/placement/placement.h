@@ -13,7 +13,7 @@
 namespace tessera::host {
 
 enum class PlacementKind : uint8_t {
-  unknown,     ///< not written yet, or not analysed: fits everything
+  unknown,     ///< not written yet, or not analyzed: fits everything
   zero,        ///< fits everything
   replicated,  ///< the same on all ranks of the axis
   partial,     ///< each rank has a partial sum; the value is their total

@@ -64,10 +64,10 @@ bool PlacementRules::expect(const Binding& binding, uint32_t allowed, const std:
   return true;
 }
 
-void PlacementRules::expect_unscaled(const Binding& binding) {
+void PlacementRules::expect_unscaled(const Binding& binding, const std::string& why) {
   for (const PlacementPart& part : placements_.read(binding)) {
     if (part.placement.is_neutral() || !part.placement.is_scaled()) continue;
-    report("takes " + text(binding, part.placement) + ": only the loss is scaled, strategies must sum");
+    report("takes " + text(binding, part.placement) + ": " + why);
     return placements_.write(binding, Placement{});
   }
 }

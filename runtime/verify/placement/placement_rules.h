@@ -42,7 +42,7 @@ class PlacementRules {
   /// One diagnostic unless the whole range fits `allowed`; the range is then unknown, so that each fault is reported
   /// once.
   bool expect(const Binding& binding, uint32_t allowed, const std::string& why);
-  void expect_unscaled(const Binding& binding);
+  void expect_unscaled(const Binding& binding, const std::string& why);
   /// A *write* sets, an *add* sums; a sum without a placement is a diagnostic.
   void put(const Binding& binding, const Placement& placement);
   void put(const Binding& binding, const PlacementParts& parts);

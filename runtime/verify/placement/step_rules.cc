@@ -20,6 +20,7 @@ namespace {
 constexpr uint32_t kAccumulator = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_ACCUMULATOR);
 constexpr uint32_t kClip = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_CLIP);
 constexpr uint32_t kStep = TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_STEP);
+constexpr const char* kOnlyLossIsScaled = "only the loss is scaled, strategies must sum";
 
 bool any_of(const PlacementParts& parts, PlacementKind kind) {
   return std::ranges::any_of(parts, [&](const PlacementPart& part) { return part.placement.kind == kind; });
@@ -58,7 +59,7 @@ void PlacementRules::elementwise() {
 void PlacementRules::sum_squares() {
   const Binding& source = *action_->find(kSource);
   expect(source, kComplete, "squares of partial sums are not those of the sum; is a collective missing?");
-  expect_unscaled(source);
+  expect_unscaled(source, kOnlyLossIsScaled);
   const bool diverges = any_of(placements_.read(source), PlacementKind::varying);
   const Binding& accumulator = *action_->find(kAccumulator);
   const PlacementKind finite = diverges ? PlacementKind::varying : PlacementKind::partial;
@@ -106,7 +107,7 @@ void PlacementRules::optimizer() {
   const Binding& value = *action_->find(kDestination);
   const Binding& gradient = *action_->find(kSource);
   expect(gradient, kComplete, "the optimizer needs the sum; is a collective missing?");
-  expect_unscaled(gradient);
+  expect_unscaled(gradient, kOnlyLossIsScaled);
   const bool clips_alike = !any_of(placements_.read(*action_->find(kClip)), PlacementKind::varying);
   const Binding* moments = action_->find(TSR_SLOT(TSR_ROLE_STATE, 0));
   // Without moments, the value's own.

@@ -1,4 +1,4 @@
-// The lines above a program's buffers: purpose and coordinates, the shape of the step, streams, groups.
+// The lines above a program's buffers: purpose and coordinates, the configuration of the step, streams, groups.
 
 #include "support/program_parser/header_lines.h"
 
@@ -44,18 +44,18 @@ void parse_program_line(Line& line, Program& program) {
 }
 
 void parse_shape_line(Line& line, Program& program) {
-  StepConfig& shape = program.shape;
+  StepConfig& step_config = program.step_config;
   line.take_exactly("shape");
-  shape.num_micro_batches = number_from<uint32_t>(line.take_value("micro_batches"), "number");
-  shape.reduce_every = number_of(kReduceEveryNames, line.take_value("reduce_every"), "reduction point");
-  shape.dtype = dtype_from(line.take_value("dtype"));
-  shape.reduce_dtype = dtype_from(line.take_value("reduce_dtype"));
-  shape.optimizer = number_of(kOptimizerNames, line.take_value("optimizer"), "optimizer");
-  shape.beta1 = number_from<double>(line.take_value("beta1"), "number");
-  shape.beta2 = number_from<double>(line.take_value("beta2"), "number");
-  shape.epsilon = number_from<double>(line.take_value("epsilon"), "number");
-  shape.weight_decay = number_from<double>(line.take_value("weight_decay"), "number");
-  shape.max_norm = number_from<double>(line.take_value("max_norm"), "number");
+  step_config.num_micro_batches = number_from<uint32_t>(line.take_value("micro_batches"), "number");
+  step_config.reduce_every = number_of(kReduceEveryNames, line.take_value("reduce_every"), "reduction point");
+  step_config.dtype = dtype_from(line.take_value("dtype"));
+  step_config.reduce_dtype = dtype_from(line.take_value("reduce_dtype"));
+  step_config.optimizer = number_of(kOptimizerNames, line.take_value("optimizer"), "optimizer");
+  step_config.beta1 = number_from<double>(line.take_value("beta1"), "number");
+  step_config.beta2 = number_from<double>(line.take_value("beta2"), "number");
+  step_config.epsilon = number_from<double>(line.take_value("epsilon"), "number");
+  step_config.weight_decay = number_from<double>(line.take_value("weight_decay"), "number");
+  step_config.max_norm = number_from<double>(line.take_value("max_norm"), "number");
 }
 
 void parse_stream_line(Line& line, Program& program) {

@@ -1,4 +1,4 @@
-// A line is recognised by its first word: program, shape, stream, group, %N (a buffer), or the number of an action.
+// A line is recognized by its first word: program, shape, stream, group, %N (a buffer), or the number of an action.
 // Errors name the line and what was expected there.
 
 #include "support/program_parser/parse_program.h"

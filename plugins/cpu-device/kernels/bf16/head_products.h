@@ -13,7 +13,7 @@ namespace tessera::cpu {
 class HeadProducts {
  public:
   static constexpr uint64_t kBlockColumns = 1024;  // exp_sum's too: sums over blocks are those over whole rows
-  static constexpr uint64_t kMostGradientRows = 64;
+  static constexpr uint64_t kMaxGradientRows = 64;
 
   HeadProducts(uint64_t columns, uint64_t vocabulary) : columns_(columns), vocabulary_(vocabulary) {}
   /// Makes the products for chunks of that many tokens; before they are run.
@@ -26,7 +26,7 @@ class HeadProducts {
   /// Elements of a chunk's logits before this block.
   uint64_t offset(uint64_t num_tokens, uint64_t block) const { return num_tokens * begin(block); }
   /// How the rows of a chunk's input gradient are shared out.
-  static EqualParts gradient_rows(uint64_t num_tokens) { return {num_tokens, kMostGradientRows}; }
+  static EqualParts gradient_rows(uint64_t num_tokens) { return {num_tokens, kMaxGradientRows}; }
 
   /// logits[N,size] = x[N,C] table[V,C]^T, of one block.
   void multiply(uint64_t num_tokens, uint64_t block, const uint16_t* x, const uint16_t* table, float* logits) const;

@@ -45,7 +45,7 @@ class Forward : public Kernel {
  private:
   void finish(void* const* pointers, const Tile& tile, float* z) const {
     const auto add = TESSERA_SIMD_CHOOSE(add);
-    std::array<float, TileGrid::kMostColumns> bias;
+    std::array<float, TileGrid::kMaxColumns> bias;
     if (shape_.has_bias) widen(bias_.in<const uint16_t>(pointers) + tile.column, tile.num_columns, bias.data());
     auto* output = output_.in<uint16_t>(pointers);
     auto* saved = saved_.in<uint16_t>(pointers);

@@ -21,11 +21,11 @@
 namespace tessera::cpu {
 namespace {
 
-constexpr uint64_t kMostTokens = 256;  // of a chunk: a block fits a second-level cache
+constexpr uint64_t kMaxTokens = 256;  // of a chunk: a block fits a second-level cache
 
 struct Shape : LmHeadShape {
   explicit Shape(const tsr_op& op)
-      : LmHeadShape(op), chunk(std::min(kMostTokens, loss_chunk_length(rows, vocabulary))) {}
+      : LmHeadShape(op), chunk(std::min(kMaxTokens, loss_chunk_length(rows, vocabulary))) {}
 
   uint64_t chunk;  // tokens at once
 };

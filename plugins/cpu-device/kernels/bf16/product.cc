@@ -23,6 +23,7 @@
 
 #include "cpu-device/kernels/bf16/rows.h"
 #include "tessera/error.hpp"
+#include "tessera/ranges.hpp"
 
 namespace tessera::cpu {
 namespace {
@@ -72,7 +73,7 @@ class Worker {
     constexpr size_t kPage = 4096;
     if (num_bytes > num_bytes_) {
       num_bytes_ = 0;
-      scratch_.reset(std::aligned_alloc(kPage, (num_bytes + kPage - 1) / kPage * kPage));
+      scratch_.reset(std::aligned_alloc(kPage, round_up(num_bytes, kPage)));
       if (!scratch_) throw std::bad_alloc();
       num_bytes_ = num_bytes;
     }

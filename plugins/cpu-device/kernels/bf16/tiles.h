@@ -37,9 +37,9 @@ struct EqualParts {
 
 /// The tiles of a result of `rows` x `columns`: float32 sums of a tile fit a core's second-level cache beside operands.
 struct TileGrid {
-  static constexpr uint64_t kMostRows = 256, kMostColumns = 384;
+  static constexpr uint64_t kMaxRows = 256, kMaxColumns = 384;
 
-  TileGrid(uint64_t num_rows, uint64_t num_columns) : rows(num_rows, kMostRows), columns(num_columns, kMostColumns) {}
+  TileGrid(uint64_t num_rows, uint64_t num_columns) : rows(num_rows, kMaxRows), columns(num_columns, kMaxColumns) {}
   uint64_t num_tiles() const { return rows.num_parts * columns.num_parts; }
   /// Elements of the largest.
   uint64_t tile_elements() const { return rows.length * columns.length; }
@@ -56,11 +56,11 @@ struct TileOutput {
 };
 
 /// Threads that share out tiles, at most: their scratch is a slot, and sized before the team is known.
-inline constexpr uint64_t kMostTileThreads = 32;
+inline constexpr uint64_t kMaxTileThreads = 32;
 
 /// Tiles in scratch at once.
 inline uint64_t num_scratch_tiles(const TileGrid& grid) {
-  return std::min(grid.num_tiles(), kMostTileThreads);
+  return std::min(grid.num_tiles(), kMaxTileThreads);
 }
 inline uint64_t tile_scratch_elements(const TileGrid& grid) {
   return num_scratch_tiles(grid) * grid.tile_elements();
@@ -96,7 +96,7 @@ class TiledProduct {
   }
 
  private:
-  static constexpr uint64_t kMostDown = 4, kMostAcross = 2;
+  static constexpr uint64_t kMaxDown = 4, kMaxAcross = 2;
 
   /// Tiles that a thread computes together, by their parts of the grid.
   struct Block {
@@ -108,14 +108,14 @@ class TiledProduct {
     Blocks(const TileGrid& grid, uint64_t team) : num_rows(grid.rows.num_parts), num_columns(grid.columns.num_parts) {
       if (has_amx()) return;
       const uint64_t most = std::max<uint64_t>(num_scratch_tiles(grid) / team, 1);
-      down = std::min({kMostDown, num_rows, most});
-      across = std::min({kMostAcross, num_columns, most / down});
+      down = std::min({kMaxDown, num_rows, most});
+      across = std::min({kMaxAcross, num_columns, most / down});
       while (team > 1 && down * across > 1 && size() < 4 * team)
         --(across > 1 ? across : down);
     }
     uint64_t num_down() const { return (num_rows + down - 1) / down; }
     uint64_t size() const { return num_down() * ((num_columns + across - 1) / across); }
-    /// Down the rows first: neighbours share columns of b, usually the larger operand.
+    /// Down the rows first: neighbors share columns of b, usually the larger operand.
     Block block(uint64_t index) const {
       const uint64_t row = index % num_down() * down, column = index / num_down() * across;
       return {row, column, std::min(down, num_rows - row), std::min(across, num_columns - column)};
@@ -128,7 +128,7 @@ class TiledProduct {
   /// place(tile, slot) is where a tile goes, `slot` a place in scratch of its own.
   template <class Place, class Finish>
   void run(const uint16_t* a, const uint16_t* b, int num_threads, const Place& place, const Finish& finish) const {
-    const uint64_t team = std::min(static_cast<uint64_t>(std::max(num_threads, 1)), kMostTileThreads);
+    const uint64_t team = std::min(static_cast<uint64_t>(std::max(num_threads, 1)), kMaxTileThreads);
     const Blocks blocks(grid_, team);
     parallel_for_throwing(static_cast<int>(team), blocks.size(), 1, [&](uint64_t begin, uint64_t end, int thread) {
       const uint64_t first_slot = static_cast<uint64_t>(thread) * blocks.down * blocks.across;
@@ -140,10 +140,10 @@ class TiledProduct {
   template <class Place, class Finish>
   void run_block(const Block& block, const uint16_t* a, const uint16_t* b, uint64_t slot, const Place& place,
                  const Finish& finish) const {
-    std::array<const uint16_t*, kMostDown> left{};
-    std::array<const uint16_t*, kMostAcross> right{};
-    std::array<Tile, kMostDown * kMostAcross> tiles{};
-    std::array<Bf16Product::Result, kMostDown * kMostAcross> results{};
+    std::array<const uint16_t*, kMaxDown> left{};
+    std::array<const uint16_t*, kMaxAcross> right{};
+    std::array<Tile, kMaxDown * kMaxAcross> tiles{};
+    std::array<Bf16Product::Result, kMaxDown * kMaxAcross> results{};
     size_t num_tiles = 0;
     for (uint64_t j = 0; j < block.num_across; ++j)
       for (uint64_t i = 0; i < block.num_down; ++i, ++num_tiles) {

@@ -4,7 +4,6 @@
 #include "cpu-device/kernels/elementwise/elementwise.h"
 
 #include <cstring>
-#include <string>
 
 #include "cpu-device/kernels/op_table.h"
 #include "cpu-device/kernels/parallel.h"

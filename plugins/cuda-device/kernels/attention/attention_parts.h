@@ -45,7 +45,7 @@ inline int64_t attention_gradient_bytes(const AttentionShape& shape) {
 }
 
 /// As large as it may be with at most `part_bytes` of scratch; one head may need more.
-inline AttentionPart attention_part(const AttentionShape& shape, int64_t part_bytes = kMostPartBytes) {
+inline AttentionPart attention_part(const AttentionShape& shape, int64_t part_bytes = kMaxPartBytes) {
   const auto largest_divisor = [](int64_t n, int64_t limit) {
     int64_t divisor = std::clamp(limit, int64_t{1}, n);
     while (n % divisor != 0)

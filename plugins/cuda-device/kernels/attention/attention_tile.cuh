@@ -1,6 +1,6 @@
 // Tiles of attention in shared memory, and the two products all of its kernels are made of. A block has 16 x 16
 // threads; in a tile of results, thread (y, x) has the kRows rows from y * kRows on, so that the 16 threads of a row
-// are neighbours in a warp.
+// are neighbors in a warp.
 #pragma once
 
 #include "cuda-device/kernels/attention/attention_shape.h"

@@ -5,8 +5,6 @@
 
 #include <dlfcn.h>
 
-#include <string_view>
-
 #define TESSERA_TEXT(x) #x
 #define TESSERA_TEXT_OF(x) TESSERA_TEXT(x)
 

@@ -8,7 +8,6 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
-#include <vector>
 
 #include "cuda-device/kernels/attention/attention_parts.h"
 #include "tessera/cuda_library.hpp"

@@ -3,7 +3,6 @@
 //
 // The rows of a rank under sequence parallelism begin in the middle of a sequence: row n of the op is at position
 // (first + n) mod period, so the rows of position p are (p - first) mod period and then every period-th.
-#include <string>
 
 #include "cuda-device/kernels/launch.h"
 #include "cuda-device/kernels/op_table.h"

@@ -19,7 +19,7 @@ namespace tessera::cuda {
 /// with zero rows at its end. The float32 gradient that HEAD_LOGITS is given is not stored again but used in place.
 struct HeadShape {
   /// Chunks have at most `part_bytes` of logits, but for a few rows.
-  explicit HeadShape(const tsr_op& op, int64_t part_bytes = kMostPartBytes);
+  explicit HeadShape(const tsr_op& op, int64_t part_bytes = kMaxPartBytes);
 
   bool is_padded() const { return width != vocabulary; }
   /// Rows of the table that whole vectors of logits cover, and those after them: less than 8.

@@ -48,8 +48,8 @@ struct NormBackward {
 
 /// Rows are summed in at most 256 parts, two for each multiprocessor of the larger GPUs.
 constexpr uint64_t rows_of_norm_part(uint64_t rows) {
-  constexpr uint64_t kMostParts = 256, kLeastRows = 16;
-  return std::max(kLeastRows, (rows + kMostParts - 1) / kMostParts);
+  constexpr uint64_t kMaxParts = 256, kMinRows = 16;
+  return std::max(kMinRows, (rows + kMaxParts - 1) / kMaxParts);
 }
 constexpr uint64_t num_norm_parts(uint64_t rows) {
   return (rows + rows_of_norm_part(rows) - 1) / rows_of_norm_part(rows);
