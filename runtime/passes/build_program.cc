@@ -243,13 +243,12 @@ class ProgramBuilder {
   /// and counts the good steps. Everything that changes from step to step (coefficient, step count, learning rate) is
   /// read from memory. So the program of all steps is one, and a captured graph of it stays valid.
   void step_actions() {
-    const uint32_t src = kSource;
     const auto scalar = [](uint32_t index) { return TSR_SLOT(TSR_ROLE_SCALAR, index); };
     for (const Home& home : program_.homes) {
       if (!home.roles[TSR_HOME_GRADIENT].buffer) continue;
       Action& squares = append(TSR_ACTION_SUM_SQUARES);
       squares.home = home.id;
-      bind_role(squares, src, TSR_MODE_READ, home.roles[TSR_HOME_GRADIENT]);
+      bind_role(squares, kSource, TSR_MODE_READ, home.roles[TSR_HOME_GRADIENT]);
       bind_limbs(squares, scalar(TSR_SCALAR_ACCUMULATOR), TSR_MODE_ADD);
     }
     Action& clip = append(TSR_ACTION_CLIP);
@@ -263,7 +262,7 @@ class ProgramBuilder {
       update.home = home.id;
       update.flags = TSR_ACTION_PREDICATED;
       bind_role(update, kDestination, TSR_MODE_ADD, home.roles[TSR_HOME_VALUE]);
-      bind_role(update, src, TSR_MODE_READ, home.roles[TSR_HOME_GRADIENT]);
+      bind_role(update, kSource, TSR_MODE_READ, home.roles[TSR_HOME_GRADIENT]);
       bind_role(update, TSR_SLOT(TSR_ROLE_STATE, 0), TSR_MODE_ADD, home.roles[TSR_HOME_M]);
       bind_role(update, TSR_SLOT(TSR_ROLE_STATE, 1), TSR_MODE_ADD, home.roles[TSR_HOME_V]);
       bind_whole(update, scalar(TSR_SCALAR_CLIP), TSR_MODE_READ, state_.clip);

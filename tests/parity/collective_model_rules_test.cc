@@ -36,6 +36,13 @@ void average_after(Program& p, uint32_t kind, std::string_view object, uint32_t 
   average.peer = -1;
 }
 
+/// Scales what rank 0 gives to the first sum for rank 1.
+void scale_before_reduce(Program& p, double scale) {
+  for (size_t i = 0; i < p.actions.size(); ++i)
+    if (p.actions[i].kind == TSR_ACTION_REDUCE && p.actions[i].peer == 1)
+      return insert_elementwise(p, i, TSR_ACTION_SCALE, p.actions[i].bindings[0], scale);
+}
+
 const Fault kCollectiveFaults[] = {
     {"squares_of_a_home_missing", "ddp", 0, [](Program& p) { remove(p, TSR_ACTION_SUM_SQUARES, kWeight); },
      "comm.world.scalars all_reduce squares sums the squares of 27 of 28 homes"},
@@ -49,19 +56,9 @@ const Fault kCollectiveFaults[] = {
        p.actions.insert(p.actions.begin() + static_cast<ptrdiff_t>(i), std::move(again));
      },
      "all_reduce loss sums the loss over the same tokens twice"},
-    {"gradient_scaled_on_one_of_its_ranks", "zero3", 0,
-     [](Program& p) {
-       for (size_t i = 0; i < p.actions.size(); ++i)
-         if (p.actions[i].kind == TSR_ACTION_REDUCE && p.actions[i].peer == 1)
-           return insert_elementwise(p, i, TSR_ACTION_SCALE, p.actions[i].bindings[0], 0.5);
-     },
+    {"gradient_scaled_on_one_of_its_ranks", "zero3", 0, [](Program& p) { scale_before_reduce(p, 0.5); },
      ", scaled by 0.5 on one rank and the gradient of "},
-    {"gradient_scaled_a_little_on_one_of_its_ranks", "zero3", 0,
-     [](Program& p) {
-       for (size_t i = 0; i < p.actions.size(); ++i)
-         if (p.actions[i].kind == TSR_ACTION_REDUCE && p.actions[i].peer == 1)
-           return insert_elementwise(p, i, TSR_ACTION_SCALE, p.actions[i].bindings[0], 0.999);
-     },
+    {"gradient_scaled_a_little_on_one_of_its_ranks", "zero3", 0, [](Program& p) { scale_before_reduce(p, 0.999); },
      ", scaled by 0.999 on one rank and the gradient of "},
     {"gradients_exchanged_on_the_slice_of_another_rank", "fsdp", 0,
      [](Program& p) {
