@@ -9,8 +9,6 @@
 #ifdef TESSERA_CHECKS_ADDRESSES
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
-#elif defined(TESSERA_CHECKS_THREADS)
-#include <sanitizer/tsan_interface.h>
 #endif
 
 // Saves the registers that a function keeps and the stack in *from, and goes on where `to` was saved. swapcontext does
@@ -65,16 +63,11 @@ Fibre::Fibre(std::function<void()> work) : work_(std::move(work)), stack_(make_s
   *--top = 0;
   *--top = reinterpret_cast<uintptr_t>(&Fibre::enter);
   paused_at_ = top - 6;
-#ifdef TESSERA_CHECKS_THREADS
-  own_sanitizer_ = __tsan_create_fiber(0);
-#endif
 }
 
 Fibre::~Fibre() {
 #ifdef TESSERA_CHECKS_ADDRESSES
   __asan_unpoison_memory_region(stack_, kStackBytes);
-#elif defined(TESSERA_CHECKS_THREADS)
-  __tsan_destroy_fiber(own_sanitizer_);
 #endif
   munmap(stack_ - kPageBytes, kPageBytes + kStackBytes);
 }
@@ -84,9 +77,6 @@ bool Fibre::resume() {
 #ifdef TESSERA_CHECKS_ADDRESSES
   void* fake_stack = nullptr;
   __sanitizer_start_switch_fiber(&fake_stack, stack_, kStackBytes);
-#elif defined(TESSERA_CHECKS_THREADS)
-  resumer_sanitizer_ = __tsan_get_current_fiber();
-  __tsan_switch_to_fiber(own_sanitizer_, 0);
 #endif
   cuda_on_cpu_switch(&resumed_from_, paused_at_);
 #ifdef TESSERA_CHECKS_ADDRESSES
@@ -103,8 +93,6 @@ void Fibre::leave(bool has_returned) {
   has_returned_ = has_returned;
 #ifdef TESSERA_CHECKS_ADDRESSES
   __sanitizer_start_switch_fiber(&own_sanitizer_, resumer_stack_, resumer_stack_bytes_);
-#elif defined(TESSERA_CHECKS_THREADS)
-  __tsan_switch_to_fiber(resumer_sanitizer_, 0);
 #endif
   cuda_on_cpu_switch(&paused_at_, resumed_from_);
 #ifdef TESSERA_CHECKS_ADDRESSES

@@ -30,9 +30,8 @@ class Fibre {
   void* paused_at_ = nullptr;
   void* resumed_from_ = nullptr;
   bool has_returned_ = true;
-  // What sanitizers know the two stacks by.
+  // What the address sanitizer knows the two stacks by.
   [[maybe_unused]] void* own_sanitizer_ = nullptr;
-  [[maybe_unused]] void* resumer_sanitizer_ = nullptr;
   [[maybe_unused]] const void* resumer_stack_ = nullptr;
   [[maybe_unused]] size_t resumer_stack_bytes_ = 0;
 };
