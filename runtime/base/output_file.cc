@@ -170,6 +170,9 @@ std::string refusal_of_folder(const std::string& flag, const std::string& path, 
   std::error_code not_there;
   if (fs::exists(path, not_there) && !fs::is_directory(path, not_there))
     return concat(flag, " ", path, " is not a folder; give one, or a name that nothing has yet");
+  if (fs::is_symlink(path, not_there) && !fs::exists(path, not_there))
+    return concat(flag, " ", path, " is a link to ", fs::read_symlink(path, not_there).string(),
+                  ", which is not there; make that folder, or give another name");
   for (const JobInput& input : inputs)
     if (input.takes_all && fs::is_directory(input.path, not_there) && lies_in(path, input.path))
       return concat(flag, " ", path, " is in the folder that the job reads for ", input.flag, " (", input.path,

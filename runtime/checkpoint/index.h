@@ -29,6 +29,7 @@ struct RunState {
   int64_t updates_at_scale = 0;
   int64_t best_step = 0;  ///< with --save-best: of the least loss of all evaluations so far; 0: none
   double best_loss = 0;
+  std::string best_of = {};  ///< what that loss is of (evaluated_text()); empty: the checkpoint does not say
 };
 
 /// Names with their values as text: flags, facts of the model.

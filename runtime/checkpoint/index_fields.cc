@@ -229,9 +229,10 @@ RunState read_state(const JsonFields& fields) {
   if (state.step < 1 || state.optimizer_step > state.step) fields.refuse("step", "does not fit optimizer_step");
   if (!fields.has("best")) return state;
   const JsonFields best = fields.object("best");
-  best.require_only({"step", "loss"});
+  best.require_only({"step", "loss", "of"});
   state.best_step = best.count("step");
   state.best_loss = best.real("loss");
+  if (best.has("of")) state.best_of = best.text("of");
   if (state.best_step < 1 || state.best_step > state.step) best.refuse("step", "is not one of the steps done");
   return state;
 }

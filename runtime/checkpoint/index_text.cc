@@ -39,7 +39,9 @@ Json state_json(const RunState& state) {
                {"data_position", state.data_position},
                {"loss_scale", state.loss_scale},
                {"updates_at_scale", state.updates_at_scale}};
-  if (state.best_step) json["best"] = {{"step", state.best_step}, {"loss", state.best_loss}};
+  if (!state.best_step) return json;
+  json["best"] = {{"step", state.best_step}, {"loss", state.best_loss}};
+  if (!state.best_of.empty()) json["best"]["of"] = state.best_of;
   return json;
 }
 

@@ -45,6 +45,13 @@ constexpr CommandSyntax kSyntax = {
 
 constexpr int64_t kMeetMs = 60'000;
 
+void check_only_listens(const CommandLine& line) {
+  for (const CommandFlag& flag : kFlags)
+    if (flag.name != "listen" && line.has(flag.name))
+      throw UsageError(concat(
+          "--", flag.name, " has no effect with --listen, which only answers other machines; leave one of them out"));
+}
+
 int listen_for_others(uint16_t port) {
   announce_ending_signals();
   const Answerer answerer(port);
@@ -140,8 +147,10 @@ int doctor_command(std::span<const std::string> arguments, const std::vector<std
     std::cout << help_of(kSyntax);
     return 0;
   }
-  if (line.has("listen"))
+  if (line.has("listen")) {
+    check_only_listens(line);
     return listen_for_others(static_cast<uint16_t>(line.integer("listen", kDoctorPort, 1, 65535)));
+  }
   const std::vector<Peer> peers = line.has("peers") ? parse_peers(line.value("peers")) : std::vector<Peer>();
   const RankEnvironment environment = read_rank_environment(process_environment(), starter_of_program());
   bool works = false;

@@ -235,8 +235,8 @@ void check_profile_flags(FlagSet set, const TrainConfig& config) {
 /// A flag without effect is a mistake, even where the result is well defined.
 void check_effects(FlagSet set, const TrainConfig& config) {
   const TrainConfig usual;
-  const auto refuse = [](const char* flag, const char* why) {
-    throw UsageError(concat(flag, " has no effect ", why, ", or leave this out"));
+  const auto refuse = [](const char* flag, const char* remedy) {
+    throw UsageError(concat(flag, " has no effect ", remedy, ", or leave this out"));
   };
   if (config.optimizer == OptimizerKind::sgd && config.beta2 != usual.beta2)
     refuse("--beta2", "with --optimizer sgd, whose momentum is --beta1; give --optimizer adamw");
@@ -249,6 +249,8 @@ void check_effects(FlagSet set, const TrainConfig& config) {
   if (config.offload_chunk != usual.offload_chunk) refuse("--offload-chunk", kWithout);
   if (config.offload_io != usual.offload_io) refuse("--offload-io", kWithout);
   if (config.offload_check != usual.offload_check) refuse("--offload-check", kWithout);
+  if (config.host_memory > 0 && !config.save_async)
+    refuse("--host-memory", "without --offload or --save-async; add one of them");
 }
 
 void check_together(FlagSet set, const TrainConfig& config) {

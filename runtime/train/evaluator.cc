@@ -12,6 +12,7 @@
 #include <numbers>
 
 #include "base/clock.h"
+#include "base/concat.h"
 #include "base/progress.h"
 
 namespace tessera::host {
@@ -39,6 +40,10 @@ std::vector<MicroBatch> next_batches(const Job& job, DatasetPass& pass, int data
 }
 
 }  // namespace
+
+std::string evaluated_text(const Job& job, const Dataset& data) {
+  return concat("the first ", predictions_of(job, data), " predictions of ", data.fingerprint());
+}
 
 Evaluator::Evaluator(const Job& job, const Dataset& data, int rank)
     : job_(job),

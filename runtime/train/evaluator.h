@@ -1,6 +1,8 @@
 // The loss of a model on data that it is not trained on.
 #pragma once
 
+#include <string>
+
 #include "base/log.h"
 #include "base/metrics.h"
 #include "data/dataset.h"
@@ -8,6 +10,10 @@
 #include "job/job.h"
 
 namespace tessera::host {
+
+/// What an evaluation is of: the data's fingerprint, and how much of it. Losses of other texts are not to be compared.
+/// The first call reads the data (Dataset::fingerprint).
+std::string evaluated_text(const Job& job, const Dataset& data);
 
 /// Evaluates on all of the data, or on its first --eval-batches batches. Losses are summed without rounding over
 /// batches and ranks, so how the data is divided changes no bit of their mean, only what the kernels compute for a

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <map>
 
 #include "checkpoint/checkpoint.h"
@@ -162,8 +163,10 @@ TEST(AsyncSaveRun, ATensorOfSeveralPiecesHasTheBytesOfASaveThatStepsWaitFor) {
 TEST(AsyncSaveRun, TheCopyCountsAsHostMemory) {
   const TempFolder folder;
   const Flags flags = {"--steps=1", "--save-async", "--save=" + folder.path("run")};
-  const CommandResult without = run_command(train({"--steps=1", "--host-memory=1000KiB"}));
-  EXPECT_EQ(without.exit_code, 0) << without.err;
+  const CommandResult without =
+      run_command(train({"--steps=1", "--host-memory=1000KiB", "--save=" + folder.path("run")}));
+  expect_message(without, 2,
+                 {"--host-memory has no effect without --offload or --save-async; add one of them, or leave this out"});
   Flags little = flags, enough = flags;
   little.push_back("--host-memory=1000KiB");
   enough.push_back("--host-memory=1500KiB");
@@ -203,7 +206,7 @@ class SaveBest : public ::testing::TestWithParam<const char*> {
                    "--data",
                    golden("/tokens.bin"),
                    "--eval-data",
-                   golden("/tokens.bin"),
+                   eval_data_,
                    "--batch-size=1",
                    "--seq-len=32",
                    "--lr=0.05",
@@ -222,6 +225,9 @@ class SaveBest : public ::testing::TestWithParam<const char*> {
   std::string save() const { return folder_.path("run"); }
   std::string metrics() const { return folder_.path("metrics"); }
   std::string best() const { return file_bytes(save() + "/best"); }
+  std::string other_data() const { return folder_.path("other.bin"); }
+
+  std::string eval_data_ = golden("/tokens.bin");
 
  private:
   const TempFolder folder_;
@@ -237,6 +243,19 @@ TEST_P(SaveBest, TheBestIsNamedAndStays) {
   const host::RunState state = host::Checkpoint(save() + "/step-00000012").index().state;
   EXPECT_EQ(state.best_step, least);
   EXPECT_TRUE(std::isfinite(state.best_loss));
+}
+
+TEST_P(SaveBest, IsNotComparedWithALossOfOtherData) {
+  ASSERT_EQ(run({}, "--steps=3").exit_code, 0);
+  const std::string tokens = file_bytes(golden("/tokens.bin"));
+  std::ofstream(other_data(), std::ios::binary) << tokens.substr(tokens.size() / 2 / 4 * 4);
+  eval_data_ = other_data();
+  const CommandResult part = run({"--resume=" + save()}, "--steps=4");
+  ASSERT_EQ(part.exit_code, 0) << part.err;
+  EXPECT_NE(part.err.find(": --save-best begins anew"), std::string::npos) << part.err;
+  EXPECT_EQ(best(), "step-00000004\n") << "the first of its data, whatever its loss";
+  const CommandResult same = run({"--resume=" + save()}, "--steps=5");
+  EXPECT_EQ(same.err.find("begins anew"), std::string::npos) << same.err;
 }
 
 /// The run that goes on knows what was best before; `best` is a name like that of a folder.

@@ -73,6 +73,9 @@ TEST(CheckpointIndex, TheBestIsThereIfThereIsOne) {
   const RunState read = parse_index(print_index(index), "i.json").state;
   EXPECT_EQ(read.best_step, 8);
   EXPECT_EQ(read.best_loss, 0.1 + 0.2);
+  EXPECT_EQ(read.best_of, "") << "as older checkpoints";
+  index.state.best_of = "the first 99 predictions of 100 tokens, sha256 0123456789abcdef";
+  EXPECT_EQ(parse_index(print_index(index), "i.json").state.best_of, index.state.best_of);
   expect_refused("\"updates_at_scale\":7", "\"updates_at_scale\":7,\"best\":{\"step\":11,\"loss\":1}",
                  "\"step\" is not one of the steps done");
   expect_refused("\"updates_at_scale\":7", "\"updates_at_scale\":7,\"best\":{\"step\":1}", "\"loss\" is missing");

@@ -140,6 +140,14 @@ std::string checkpoints_text(const Job& job, const RankRuntime& runtime) {
   return concat(config.save, config.save_every > 0 ? every(config.save_every) : ", after the last step", copy);
 }
 
+/// The first of the flags that were given and are about files of policies; null: none was.
+const char* flag_of_files(const TrainConfig& config) {
+  const TrainConfig usual;
+  if (!config.offload_dirs.empty()) return "--offload-dir";
+  if (config.offload_io != usual.offload_io) return "--offload-io";
+  return config.offload_check != usual.offload_check ? "--offload-check" : nullptr;
+}
+
 void warn_of_offload(const Log& log, const Job& job, const RankPrograms& programs) {
   if (job.plugins.offload.empty()) return;
   const auto uses = [places = places_of(programs)](uint32_t memory) {
@@ -147,8 +155,8 @@ void warn_of_offload(const Log& log, const Job& job, const RankPrograms& program
       return place.memory == memory && offloaded_bytes(place.report) > 0;
     });
   };
-  if (!job.config.offload_dirs.empty() && !uses(TSR_MEMORY_FILE))
-    log.warning("--offload-dir has no effect: no policy moves anything to files; add --", job.plugins.offload[0].name,
+  if (const char* flag = flag_of_files(job.config); flag && !uses(TSR_MEMORY_FILE))
+    log.warning(flag, " has no effect: no policy moves anything to files; add --", job.plugins.offload[0].name,
                 ".to=file, or leave it out");
   if (!job.computes_on_host() || !uses(TSR_MEMORY_HOST)) return;
   log.warning("offload to host memory frees no memory on this machine, since the memory of --device ",

@@ -25,6 +25,7 @@
 #include "checkpoint/save_folder.h"
 #include "config/text_values.h"
 #include "tessera/error.hpp"
+#include "train/evaluator.h"
 #include "train/saving/own_folder.h"
 #include "train/saving/resume.h"
 
@@ -55,12 +56,24 @@ CheckpointSaver::CheckpointSaver(const Job& job, const RunData& data, const Rank
       log_(log),
       last_saved_(resumes_in_its_folder(job.config) ? start.step : 0),
       best_step_(start.best_step),
-      best_loss_(start.best_loss) {
+      best_loss_(start.best_loss),
+      best_of_(start.best_of) {
   if (job.config.save.empty()) return;
+  if (job.config.save_best) compare_with(evaluated_text(job, *data.evaluation));
   const Program& program = runtime.programs().first();
   writer_ = std::make_unique<CheckpointWriter>(job, *data.training, info, log, held_tensors(program));
   writer_->check_folder(resumes_in_its_folder(job.config) ? start.best_step : 0);
   if (job.config.save_async) reserve_copy(program);
+}
+
+/// A loss of other evaluation data says nothing about this run's. What `best` names stays until there is a new one.
+void CheckpointSaver::compare_with(const std::string& evaluated) {
+  if (best_step_ != 0 && !best_of_.empty() && best_of_ != evaluated) {
+    log_.warning("the lowest loss so far, ", format("%.5f", best_loss_), " after step ", best_step_, ", is of ",
+                 best_of_, ", and this run evaluates ", evaluated, ": --save-best begins anew");
+    best_step_ = 0;
+  }
+  best_of_ = evaluated;
 }
 
 CheckpointSaver::~CheckpointSaver() {
@@ -96,6 +109,7 @@ RunState CheckpointSaver::complete(RunState state, std::optional<double> best_lo
   state.optimizer_step = runtime_.optimizer_step();
   state.best_step = best_loss ? state.step : best_step_;
   state.best_loss = best_loss.value_or(best_loss_);
+  state.best_of = best_of_;
   return state;
 }
 
