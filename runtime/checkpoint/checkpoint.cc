@@ -50,6 +50,10 @@ Checkpoint::Checkpoint(const std::string& folder)
 Checkpoint::~Checkpoint() = default;
 
 void Checkpoint::fail(const std::string& what) const {
+  if (!name_is_there(folder_))
+    throw Error(TSR_E_DATA_LOSS, concat("the checkpoint ", folder_,
+                                        " was removed while it was read; a run that saves beside it may keep ",
+                                        "only its newest (--keep): run this again, or read a copy"));
   throw Error(TSR_E_DATA_LOSS, concat(what, "; restore the file, or take another checkpoint"));
 }
 
@@ -73,6 +77,12 @@ void Checkpoint::check_file(const SavedFile& saved) const {
   if (crc32c(header) != saved.header_crc32c)
     fail(concat(path, saved.header_bytes < saved.num_bytes ? ": the header" : "",
                 " is not what was written: its crc32c differs"));
+}
+
+void Checkpoint::open_files() const {
+  const std::lock_guard lock(mutex_);
+  for (size_t number = 0; number < files_.size(); ++number)
+    if (index_.files[number].name != kConfigName) file(number);
 }
 
 std::unique_ptr<SafetensorsFile> Checkpoint::open_file(size_t number) const {

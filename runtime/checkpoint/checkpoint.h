@@ -47,6 +47,10 @@ class Checkpoint : public ParameterSource {
   /// there is memory for. Throws what read() throws.
   void expect(std::string_view tensor, uint64_t offset, uint64_t count) const;
 
+  /// Opens all files of tensors, which then can be read even if the checkpoint is removed, as a run that keeps only its
+  /// newest does. Throws what read() throws.
+  void open_files() const;
+
   /// Reads every byte of every file and compares all checksums. Returns one sentence for each file or part of a tensor
   /// that is not what was written.
   std::vector<std::string> verify() const;

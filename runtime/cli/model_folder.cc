@@ -40,6 +40,7 @@ int64_t trained_seq_len(const RunDescription& run) {
 ModelFolder open_model_folder(const std::string& folder) {
   if (const auto saved = checkpoint_of(folder)) {
     auto checkpoint = std::make_unique<Checkpoint>(*saved);
+    checkpoint->open_files();
     NamedArchitecture named = architecture_of(*checkpoint);
     const int64_t seq_len = trained_seq_len(checkpoint->index().run);
     return {std::move(named), std::move(checkpoint), seq_len};

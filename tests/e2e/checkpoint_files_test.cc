@@ -171,6 +171,25 @@ TEST_F(CheckpointFiles, AFileThatIsMissing) {
   expect_damaged({"rank-00000.safetensors is missing, which index.json names", kAdvice});
 }
 
+/// By a run that keeps its newest checkpoint alone.
+TEST_F(CheckpointFiles, OneThatIsRemovedWhileItIsRead) {
+  const std::string path = folder() + "/step-00000006";
+  const host::Checkpoint opened(path), late(path);
+  opened.open_files();
+  std::vector<float> before(96), after(96);
+  host::Checkpoint(path).read("wte.weight", 0, before);
+  fs::remove_all(path);
+  opened.read("wte.weight", 0, after);
+  EXPECT_EQ(before, after);
+  try {
+    late.read("wte.weight", 0, after);
+    ADD_FAILURE() << "there is nothing to read";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find(path + " was removed while it was read; a run"), std::string::npos)
+        << error.what();
+  }
+}
+
 TEST_F(CheckpointFiles, AFileOfAnotherStep) {
   fs::copy_file(file("rank-00000.safetensors", 4), file("rank-00000.safetensors"),
                 fs::copy_options::overwrite_existing);
