@@ -84,6 +84,17 @@ TEST_F(MatchRanks, AnAllToAllIsOneMatch) {
   EXPECT_EQ(matched.collectives.size(), 2u);  // one in each stage
 }
 
+/// What a rank receives is then in the counts of the others, each of its own.
+TEST_F(MatchRanks, AnUnevenOneIsMatchedOneByOne) {
+  const Group world{TSR_WORLD_AXIS, {}};
+  for (const int stage : {0, 1})
+    on(stage, TSR_ACTION_ALL_TO_ALL, {read(x_), write(persistent(stages_[stage], "y", 6, TSR_BUFFER_PLUGIN))}, world);
+  EXPECT_EQ(match().ranks.size(), 2u);
+  for (Program& stage : stages_)
+    stage.actions.back().counts = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+  EXPECT_EQ(match().ranks.size(), 6u);
+}
+
 TEST_F(MatchRanks, FindingsNameTheFirstRanksOfTheClasses) {
   sum(0, {0, {}});
   sum(0, {0, {}});
