@@ -15,7 +15,9 @@
 #include <arpa/inet.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <cstdlib>
+#include <system_error>
 
 #include "base/concat.h"
 #include "base/sha256.h"
@@ -118,11 +120,14 @@ uint16_t checked_port(const char* variable, int64_t port) {
 }
 
 // The store's port: MASTER_PORT itself may be torchrun's.
-uint16_t after_master_port(int64_t master_port) {
-  if (master_port < 1 || master_port > 65534)
-    throw UsageError(concat("MASTER_PORT is ", master_port, "; give a port from 1 to 65534 (the ranks meet at the one ",
+uint16_t after_master_port(const std::string& text) {
+  int port = 0;
+  const char* const text_end = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), text_end, port);
+  if (error != std::errc() || end != text_end || port < 1 || port > 65534)
+    throw UsageError(concat("MASTER_PORT is '", text, "'; give a port from 1 to 65534 (the ranks meet at the one ",
                             "after it), the same on all ranks"));
-  return static_cast<uint16_t>(master_port + 1);
+  return static_cast<uint16_t>(port + 1);
 }
 
 bool is_digits(std::string_view text) {
@@ -171,7 +176,7 @@ void choose_store_address(const Reader& reader, const std::string& job, RankEnvi
   if (master && master_port) {
     check_master_address(*master);
     result.store_host = *master;
-    result.store_port = after_master_port(parse_environment_integer("MASTER_PORT", *master_port));
+    result.store_port = after_master_port(*master_port);
   } else if (nodes) {
     result.store_host = first_slurm_host(*nodes);
     // From the port on that torchrun takes by default; jobs that follow one another on a node get different ones.

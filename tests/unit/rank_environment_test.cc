@@ -199,9 +199,13 @@ TEST(RankEnvironment, BadValuesAreRefused) {
   expect_error<UsageError>([] { read(replace(kTorchrun, "RANK", "x")); }, {"RANK", "'x'"});
   expect_error<UsageError>([] { read(replace(kTorchrun, "RANK", "-1")); }, {"'-1'"});
   expect_error<UsageError>([] { read(replace(kTorchrun, "LOCAL_RANK", "2")); }, {"LOCAL_RANK=2"});
-  expect_error<UsageError>([] { read(replace(kTorchrun, "MASTER_PORT", "65535")); }, {"MASTER_PORT is 65535", "65534"});
-  expect_error<UsageError>([] { read(replace(kTorchrun, "MASTER_PORT", "0")); }, {"MASTER_PORT is 0", "1 to 65534"});
-  expect_error<UsageError>([] { read(replace(kTorchrun, "MASTER_PORT", "70000")); }, {"MASTER_PORT is 70000"});
+  expect_error<UsageError>([] { read(replace(kTorchrun, "MASTER_PORT", "65535")); },
+                           {"MASTER_PORT is '65535'", "65534"});
+  expect_error<UsageError>([] { read(replace(kTorchrun, "MASTER_PORT", "0")); }, {"MASTER_PORT is '0'", "1 to 65534"});
+  expect_error<UsageError>([] { read(replace(kTorchrun, "MASTER_PORT", "abc")); },
+                           {"MASTER_PORT is 'abc'", "1 to 65534"});
+  expect_error<UsageError>([] { read(replace(kTorchrun, "MASTER_PORT", "9999999999999999999999")); }, {"1 to 65534"});
+  expect_error<UsageError>([] { read(replace(kTorchrun, "MASTER_PORT", "70000")); }, {"MASTER_PORT is '70000'"});
   expect_error<UsageError>([] { read(replace(kTorchrun, "TESSERA_JOB_SECRET", "")); }, {"TESSERA_JOB_SECRET is empty"});
   for (const char* address : {"host", ":1", "host:", "host:0", "host:x"})
     expect_error<UsageError>([&] { read(replace(kTorchrun, "TESSERA_STORE_ADDR", address)); }, {"TESSERA_STORE_ADDR"});
