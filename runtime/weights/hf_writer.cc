@@ -11,10 +11,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "base/concat.h"
@@ -84,6 +86,16 @@ class FolderWriter {
  public:
   FolderWriter(const Architecture& architecture, const ParameterSource& weights, const HuggingFaceOutput& output)
       : weights_(weights), output_(output), prefix_(architecture.tensor_names().prefix) {}
+  /// Removes what it has written, unless that is kept.
+  ~FolderWriter() {
+    std::error_code ignored;
+    for (const std::string& path : written_)
+      std::filesystem::remove(path, ignored);
+  }
+  FolderWriter(const FolderWriter&) = delete;
+  FolderWriter& operator=(const FolderWriter&) = delete;
+
+  void keep() { written_.clear(); }
 
   void write_shard(const Shard& shard, Progress* progress, size_t num_parameters) {
     std::vector<SafetensorsEntry> entries;
@@ -92,12 +104,14 @@ class FolderWriter {
       entries.push_back({prefix_ + parameter->name, names_of(output_.dtype).in_files, {shape.begin(), shape.end()}});
     }
     // transformers refuses files without this.
-    SafetensorsWriter writer(output_.folder + "/" + shard.name, entries, {{"format", "pt"}});
+    const std::string path = output_.folder + "/" + shard.name;
+    SafetensorsWriter writer(path, entries, {{"format", "pt"}});
     for (const Parameter* parameter : shard.parameters) {
       if (progress) progress->at(num_written_++, num_parameters);
       write_values(writer, *parameter);
     }
     writer.commit();
+    written_.push_back(path);
   }
 
   void write_index(const std::vector<Shard>& shards) {
@@ -114,9 +128,9 @@ class FolderWriter {
 
   void write_text(const std::string& name, const std::string& text) {
     // No file that is there already counts as ours, so none is replaced.
-    write_output(
-        {.flag = "OUT", .path = output_.folder + "/" + name, .is_ours = [](std::string_view) { return false; }},
-        {text});
+    const std::string path = output_.folder + "/" + name;
+    write_output({.flag = "OUT", .path = path, .is_ours = [](std::string_view) { return false; }}, {text});
+    written_.push_back(path);
   }
 
  private:
@@ -156,7 +170,8 @@ class FolderWriter {
   const ParameterSource& weights_;
   const HuggingFaceOutput& output_;
   const std::string prefix_;
-  size_t num_written_ = 0;
+  size_t num_written_ = 0;            // parameters
+  std::vector<std::string> written_;  // files
 };
 
 }  // namespace
@@ -174,6 +189,7 @@ void write_hugging_face_folder(const Architecture& architecture, const Parameter
     writer.write_shard(shard, progress, model.parameters.size());
   if (shards.size() > 1) writer.write_index(shards);
   writer.write_text("config.json", config);
+  writer.keep();
 }
 
 }  // namespace tessera::host

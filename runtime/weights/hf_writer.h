@@ -22,7 +22,7 @@ struct HuggingFaceOutput {
 /// the model's prefix, shapes and order of elements are unchanged; a tied copy is left out, as transformers leaves it
 /// out. The folder exists. Throws UNSUPPORTED for a model that Hugging Face has no config.json for, INVALID_ARGUMENT
 /// for a weight that is not finite, or too large for `dtype`, and what reading and writing throw. `progress`, if any,
-/// counts parameters.
+/// counts parameters. When it throws, none of these files is left.
 void write_hugging_face_folder(const Architecture& architecture, const ParameterSource& weights,
                                const HuggingFaceOutput& output, Progress* progress = nullptr);
 

@@ -141,6 +141,16 @@ TEST_F(HuggingFaceWriter, WeightsThatNothingLoadsAreRefused) {
   refused(70000, TSR_F16, "70000, more than float16 holds; give --dtype float32");
 }
 
+TEST_F(HuggingFaceWriter, FilesBeforeTheOneThatFailsAreRemoved) {
+  const WithOneValue weights(values_, model_.parameters.back().name, 0, std::numeric_limits<float>::quiet_NaN());
+  expect_error(
+      [&] {
+        write_hugging_face_folder(*architecture_, weights, {.folder = folder_.path(), .max_shard_bytes = 20'000});
+      },
+      {" is nan"});
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
+}
+
 TEST_F(HuggingFaceWriter, TheConfigIsThatOfTheModel) {
   for (const char* name : {"gpt2", "gpt2_xl"}) {
     const TempFolder folder;
