@@ -155,8 +155,9 @@ void remove_thread(ThreadCalls& calls) {
 }
 
 void end_run(const std::string& sentence, int rank) noexcept {
+  std::unique_lock only(watch().words_mutex, std::defer_lock);  // kept to the end: another thread has nothing to add
   try {
-    const std::unique_lock lock(watch().words_mutex);
+    only.lock();
     if (watch().say)
       watch().say(sentence);
     else

@@ -1,13 +1,19 @@
 // The guard of calls into plugins, with functions of this test as a plugin's. What ends a process is tested by
 // tests/e2e/hostile_plugins_test.cc.
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/mman.h>
 
 #include <cfenv>
+#include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <stdexcept>
+#include <string>
 #include <thread>
+#include <vector>
 
+#include "guard/call_watch.h"
 #include "guard/crash_report.h"
 #include "guard/known_functions.h"
 #include "guard/lent_table.h"
@@ -154,6 +160,30 @@ TEST_F(Guard, EndsTheRunWhenATableIsUsedThatIsNotLent) {
   }
   EXPECT_EXIT(use(*kept), ::testing::ExitedWithCode(1), "used count of the counter after the end, so the run ends");
   EXPECT_EQ(number, 1);
+}
+
+/// Ranks that are threads may find the same fault at the same time. On one core, and once it has spoken at the lowest
+/// priority, the first thread ends the process only after the others have had their turn.
+TEST_F(Guard, EndsTheRunWithTheWordsOfOneThread) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto end_by_many = [] {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(static_cast<size_t>(::sched_getcpu()), &one);
+    ::sched_setaffinity(0, sizeof one, &one);
+    const LastWordsScope words([](const std::string&) {
+      std::fputs("said\n", stderr);
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until all are there
+      const sched_param lowest{};
+      ::sched_setscheduler(0, SCHED_IDLE, &lowest);
+    });
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 8; ++i)
+      threads.emplace_back([] { end_run("a fault"); });
+    for (std::thread& thread : threads)
+      thread.join();
+  };
+  EXPECT_EXIT(end_by_many(), ::testing::ExitedWithCode(1), ::testing::Eq("said\n"));
 }
 
 TEST_F(Guard, TakesCallsOfAnyDepth) {
