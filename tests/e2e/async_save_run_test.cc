@@ -8,6 +8,7 @@
 #include <map>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/index_text.h"
 #include "checkpoint/save_folder.h"
 #include "e2e/checkpoint_crash.h"
 #include "e2e/wide_model.h"
@@ -256,6 +257,20 @@ TEST_P(SaveBest, IsNotComparedWithALossOfOtherData) {
   EXPECT_EQ(best(), "step-00000004\n") << "the first of its data, whatever its loss";
   const CommandResult same = run({"--resume=" + save()}, "--steps=5");
   EXPECT_EQ(same.err.find("begins anew"), std::string::npos) << same.err;
+}
+
+/// A loss of an older checkpoint stays one of which that is not known.
+TEST_P(SaveBest, ClaimsNothingOfALossFromBefore) {
+  ASSERT_EQ(run({}, "--steps=3").exit_code, 0);
+  host::CheckpointIndex index = host::Checkpoint(save() + "/step-00000003").index();
+  index.state.best_of = "";
+  index.state.best_loss = 0;  // no other is as low
+  std::ofstream(save() + "/step-00000003/index.json", std::ios::binary) << host::print_index(index);
+  const CommandResult part = run({"--resume=" + save()}, "--steps=4");
+  ASSERT_EQ(part.exit_code, 0) << part.err;
+  const host::RunState state = host::Checkpoint(save() + "/step-00000004").index().state;
+  EXPECT_EQ(state.best_loss, 0);
+  EXPECT_EQ(state.best_of, "");
 }
 
 /// The run that goes on knows what was best before; `best` is a name like that of a folder.

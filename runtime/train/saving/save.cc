@@ -59,7 +59,7 @@ CheckpointSaver::CheckpointSaver(const Job& job, const RunData& data, const Rank
       best_loss_(start.best_loss),
       best_of_(start.best_of) {
   if (job.config.save.empty()) return;
-  if (job.config.save_best) compare_with(evaluated_text(job, *data.evaluation));
+  if (job.config.save_best) begin_best(evaluated_text(job, *data.evaluation));
   const Program& program = runtime.programs().first();
   writer_ = std::make_unique<CheckpointWriter>(job, *data.training, info, log, held_tensors(program));
   writer_->check_folder(resumes_in_its_folder(job.config) ? start.best_step : 0);
@@ -67,13 +67,13 @@ CheckpointSaver::CheckpointSaver(const Job& job, const RunData& data, const Rank
 }
 
 /// A loss of other evaluation data says nothing about this run's. What `best` names stays until there is a new one.
-void CheckpointSaver::compare_with(const std::string& evaluated) {
+void CheckpointSaver::begin_best(std::string evaluated) {
   if (best_step_ != 0 && !best_of_.empty() && best_of_ != evaluated) {
     log_.warning("the lowest loss so far, ", format("%.5f", best_loss_), " after step ", best_step_, ", is of ",
                  best_of_, ", and this run evaluates ", evaluated, ": --save-best begins anew");
     best_step_ = 0;
   }
-  best_of_ = evaluated;
+  evaluated_ = std::move(evaluated);
 }
 
 CheckpointSaver::~CheckpointSaver() {
@@ -109,7 +109,7 @@ RunState CheckpointSaver::complete(RunState state, std::optional<double> best_lo
   state.optimizer_step = runtime_.optimizer_step();
   state.best_step = best_loss ? state.step : best_step_;
   state.best_loss = best_loss.value_or(best_loss_);
-  state.best_of = best_of_;
+  state.best_of = best_loss ? evaluated_ : best_of_;
   return state;
 }
 
@@ -205,7 +205,7 @@ SaveMetrics CheckpointSaver::settle(const RunState& state, bool is_best, const W
   if (!written.error.empty()) return metrics;
   metrics.num_bytes = static_cast<int64_t>(written.num_bytes);
   last_saved_ = state.step;
-  if (is_best) best_step_ = state.best_step, best_loss_ = state.best_loss;
+  if (is_best) best_step_ = state.best_step, best_loss_ = state.best_loss, best_of_ = state.best_of;
   return metrics;
 }
 

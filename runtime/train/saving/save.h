@@ -66,7 +66,7 @@ class CheckpointSaver {
     std::future<End> end;
   };
 
-  void compare_with(const std::string& evaluated);
+  void begin_best(std::string evaluated);
   void check_paths();
   void reserve_copy(const Program& program);
   RunState complete(RunState state, std::optional<double> best_loss);
@@ -94,7 +94,8 @@ class CheckpointSaver {
   int64_t last_saved_ = 0;
   int64_t best_step_ = 0;  // of the checkpoints that succeeded
   double best_loss_ = 0;
-  std::string best_of_;  // RunState::best_of
+  std::string best_of_;    // RunState::best_of
+  std::string evaluated_;  // what this run's losses are of
 };
 
 }  // namespace tessera::host
