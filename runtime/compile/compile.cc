@@ -219,6 +219,19 @@ class Finisher {
   std::deque<std::pair<int, std::future<RankPrograms>>> open_;  // last: waits for its threads, which use the others
 };
 
+/// The representatives of all classes: the first, the one half way, the second, the one behind that half way, ... Ranks
+/// whose programs turn out to be equal are often next to one another (under zero3 the last, which own nothing): lowered
+/// at the end, they would keep one core busy and leave the others nothing to finish.
+std::vector<int> halves_in_turn(const RankClasses& classes) {
+  std::vector<int> ascending, result;
+  for (const auto& [rank, members] : classes.members())
+    ascending.push_back(rank);
+  const size_t half = (ascending.size() + 1) / 2;
+  for (size_t i = 0; i < ascending.size(); ++i)
+    result.push_back(ascending[i / 2 + (i % 2) * half]);
+  return result;
+}
+
 }  // namespace
 
 std::vector<const Program*> RankPrograms::all() const {
@@ -280,7 +293,8 @@ JobPrograms compile_job(const CompileInput& input) {
     return number->second;
   };
   size_t num_done = 0;
-  for (const auto& [rank, members] : declared.members()) {
+  for (const int rank : halves_in_turn(declared)) {
+    const std::vector<int>& members = declared.members().at(rank);
     progress.at(num_done++, num_declared);
     const int number = plan(rank, false);
     for (const int member : members)

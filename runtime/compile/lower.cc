@@ -10,7 +10,7 @@
 // Invariant: the later stages (compile.cc) give the same result for ranks whose programs are equal here, so only one of
 // them is finished: under zero3 that saves the ranks that own nothing, 444 of 1,024 for gpt2_xl.
 //
-// Cost: a base program for each part of the model and purpose; a copy of it and the passes for each rank and variant.
+// Cost: a base program for each part of the model and purpose; the passes, each with a copy, for each rank and variant.
 
 #include "compile/lower.h"
 
@@ -63,9 +63,9 @@ uint32_t num_variants(const Mesh& mesh, std::span<const StrategyOnAxis> order) {
   return variants;
 }
 
-/// The fields of programs in a fixed order, as words. Left out is what all ranks of a job share (mesh, shape,
+/// A hash of the fields of programs in a fixed order, as words. Left out is what all ranks of a job share (mesh, shape,
 /// strategies). The model differs only over axes that split tensors, so the coordinates there identify it.
-class Words {
+class ProgramHash {
  public:
   void add(const Program& program) {
     add_all({program.purpose, program.variant, program.next_id});
@@ -92,11 +92,20 @@ class Words {
     add_each(program.actions, [&](const Action& action) { add_action(action); });
   }
 
-  std::string sha256() const {
-    return sha256_hex({reinterpret_cast<const char*>(words_.data()), words_.size() * sizeof(uint64_t)});
+  /// As Sha256::hex().
+  std::string hex() {
+    pass_on();
+    return hash_.hex();
   }
 
  private:
+  static constexpr size_t kMaxWords = 4096;  // that stay in the first-level cache
+
+  void pass_on() {
+    hash_.add(std::as_bytes(std::span(words_)));
+    words_.clear();
+  }
+
   void add_number(int64_t number) { words_.push_back(static_cast<uint64_t>(number)); }
   void add_all(std::initializer_list<uint64_t> words) { words_.insert(words_.end(), words); }
   void add_text(std::string_view text) {
@@ -110,6 +119,7 @@ class Words {
     words_.push_back(all.size());
     for (const auto& one : all)
       add(one);
+    if (words_.size() > kMaxWords) pass_on();
   }
 
   void add_home(const Home& home) {
@@ -137,7 +147,8 @@ class Words {
     add_each(a.waits_for, [&](uint64_t id) { words_.push_back(id); });
   }
 
-  std::vector<uint64_t> words_;
+  std::vector<uint64_t> words_;  // that are not in the hash yet
+  Sha256 hash_;
 };
 
 }  // namespace
@@ -163,18 +174,29 @@ Program Lowering::lower(Part& part, const Coordinates& coordinates, const Layout
     base->second.strategies.assign(input_.strategies.begin(), input_.strategies.end());
     eliminate_dead_code(base->second);
   }
-  Program program = base->second;
-  program.coordinates = coordinates;
-  program.layout = layout;
-  program.variant = variant;
+  Program& first = base->second;
+  first.coordinates = coordinates;
+  first.layout = layout;
+  first.variant = variant;
+  // The first pass reads the base program itself, which saves a copy.
+  Program program;
+  const Program* before = &first;
+  const auto run = [&](std::span<const StrategyOnAxis> passes) {
+    for (const StrategyOnAxis& strategy : passes) {
+      program = after_pass(*before, strategy, input_.describe_op);
+      before = &program;
+    }
+  };
   const std::span order(order_);
   const auto num_schedules = static_cast<size_t>(
       std::ranges::count_if(order, [](const StrategyOnAxis& s) { return s.interface->role == TSR_STRATEGY_SCHEDULE; }));
-  for (const StrategyOnAxis& strategy : order.first(num_schedules))
-    run_pass(program, strategy, input_.describe_op);
-  recompute_forward(program, input_.describe_op);
-  for (const StrategyOnAxis& strategy : order.subspan(num_schedules))
-    run_pass(program, strategy, input_.describe_op);
+  run(order.first(num_schedules));
+  if (order.empty() || recomputes(*before)) {
+    if (before == &first) program = first;
+    before = &program;
+    recompute_forward(program, input_.describe_op);
+  }
+  run(order.subspan(num_schedules));
   return program;
 }
 
@@ -196,12 +218,12 @@ LoweredPrograms Lowering::lower(const Coordinates& coordinates) {
 }
 
 std::string digest_of(const LoweredPrograms& programs) {
-  Words words;
-  words.add(programs.init);
+  ProgramHash hash;
+  hash.add(programs.init);
   for (const Program& step : programs.steps)
-    words.add(step);
-  if (programs.eval) words.add(*programs.eval);
-  return words.sha256();
+    hash.add(step);
+  if (programs.eval) hash.add(*programs.eval);
+  return hash.hex();
 }
 
 }  // namespace tessera::host

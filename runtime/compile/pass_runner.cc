@@ -181,7 +181,7 @@ void check_entry(const tsr_layout_entry& entry, const StrategyOnAxis& strategy, 
 
 }  // namespace
 
-void run_pass(Program& program, const StrategyOnAxis& strategy, const DescribeOp& describe) {
+Program after_pass(const Program& program, const StrategyOnAxis& strategy, const DescribeOp& describe) {
   const int index = index_of(program, strategy);
   const ProgramSnapshot snapshot(program, strategy.axis, index);
   Rewriter edits(program, describe, index);
@@ -195,7 +195,11 @@ void run_pass(Program& program, const StrategyOnAxis& strategy, const DescribeOp
   const uint64_t first_new = program.next_id;
   Program lowered = edits.take();
   check_kept(lowered, strategy, first_new);
-  program = std::move(lowered);
+  return lowered;
+}
+
+void run_pass(Program& program, const StrategyOnAxis& strategy, const DescribeOp& describe) {
+  program = after_pass(program, strategy, describe);
 }
 
 void add_layout(Program& program, const StrategyOnAxis& strategy) {

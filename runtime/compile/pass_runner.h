@@ -7,8 +7,10 @@
 
 namespace tessera::host {
 
-/// Runs one pass. On success `program` is the edited copy; when the pass fails or an edit is invalid, `program` is
-/// unchanged and an Error names strategy, axis and reason.
+/// Runs one pass: returns the edited copy. When the pass fails or an edit is invalid, an Error names strategy, axis and
+/// reason.
+Program after_pass(const Program& program, const StrategyOnAxis& strategy, const DescribeOp& describe);
+/// The same in place; with an Error `program` is unchanged.
 void run_pass(Program& program, const StrategyOnAxis& strategy, const DescribeOp& describe);
 
 /// Appends the layout that a strategy declares to `program.layout`; entries for another axis are refused.

@@ -64,8 +64,8 @@ class Ranges {
   };
   std::vector<Numbered> by_address_;
   std::vector<uint32_t> range_of_;  // of each live range: the number of its range
-  std::vector<uint64_t> seen_in_;   // of each range: the last query that avoids it
-  uint64_t query_ = 0;
+  std::vector<uint32_t> seen_in_;   // of each range: the last query that avoids it
+  uint32_t query_ = 0;
 };
 
 }  // namespace

@@ -85,7 +85,7 @@ std::vector<uint64_t> live_bytes(const Program& program, std::span<const LiveRan
 }
 
 Interference::Interference(const Program& program, const VectorClocks& clocks, std::span<const LiveRange> live_ranges)
-    : program_(program), clocks_(clocks), live_ranges_(live_ranges), added_(live_ranges.size(), false) {
+    : program_(program), clocks_(clocks), live_ranges_(live_ranges), added_(live_ranges.size()) {
   starts_.reserve(live_ranges.size());
   for (const LiveRange& live_range : live_ranges)
     starts_.push_back(live_range.first);
@@ -111,7 +111,7 @@ Interference::Interference(const Program& program, const VectorClocks& clocks, s
 }
 
 void Interference::add(uint32_t live_range) {
-  added_[live_range] = true;
+  added_.add(live_range);
   size_t begin = tree_.size() / 2 + live_ranges_[live_range].first;
   size_t end = tree_.size() / 2 + live_ranges_[live_range].last + 1;
   for (; begin < end; begin /= 2, end /= 2) {
@@ -121,7 +121,7 @@ void Interference::add(uint32_t live_range) {
 }
 
 void Interference::clear() {
-  std::ranges::fill(added_, 0);
+  added_.clear();
   for (std::vector<uint32_t>& node : tree_)
     node.clear();
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -27,6 +28,30 @@ std::vector<LiveRange> live_ranges_in(const Program& program, uint32_t memory);
 /// Bytes alive at each action, and at the end of the program, rounded as in an arena.
 std::vector<uint64_t> live_bytes(const Program& program, std::span<const LiveRange> live_ranges,
                                  uint64_t guard_bytes = 0);
+
+/// A set of numbers below a limit, which skips what is not in it 64 at a time.
+class BitSet {
+ public:
+  explicit BitSet(size_t limit) : words_((limit + 63) / 64) {}
+  void add(uint32_t number) { words_[number / 64] |= uint64_t{1} << number % 64; }
+  void clear() { std::ranges::fill(words_, 0); }
+  bool contains(uint32_t number) const { return words_[number / 64] >> number % 64 & 1; }
+
+  /// Calls visit(number) for those in [begin, end), ascending.
+  template <class Visit>
+  void visit(uint32_t begin, uint32_t end, Visit& visit) const {
+    for (uint32_t first = begin - begin % 64; first < end; first += 64) {
+      uint64_t word = words_[first / 64];
+      if (first < begin) word &= ~uint64_t{0} << (begin - first);
+      if (end - first < 64) word &= ~(~uint64_t{0} << (end - first));
+      for (; word; word &= word - 1)
+        visit(first + static_cast<uint32_t>(std::countr_zero(word)));
+    }
+  }
+
+ private:
+  std::vector<uint64_t> words_;
+};
 
 /// Finds which of the live ranges added so far interfere with another one. Cost: about linear in the answer.
 class Interference {
@@ -73,7 +98,7 @@ class Interference {
   const Program& program_;
   const VectorClocks& clocks_;
   std::span<const LiveRange> live_ranges_;
-  std::vector<uint8_t> added_;
+  BitSet added_;
   std::vector<uint32_t> starts_;  // of each live range: its `first`; separate, as it is read most
   Uses first_uses_, last_uses_, last_sends_;
   std::vector<std::vector<uint32_t>> tree_;  // segment tree over the actions: the live ranges that cover a node
@@ -85,10 +110,9 @@ void Interference::alive_together(uint32_t live_range, Visit& visit) const {
   for (size_t node = tree_.size() / 2 + self.first; node > 0; node /= 2)
     for (const uint32_t other : tree_[node])
       visit(other);
-  const auto later = std::ranges::upper_bound(starts_, self.first);
-  const auto end = std::ranges::upper_bound(starts_, self.last);
-  for (auto index = static_cast<uint32_t>(later - starts_.begin()); index < end - starts_.begin(); ++index)
-    if (added_[index]) visit(index);
+  const auto later = std::ranges::upper_bound(starts_, self.first) - starts_.begin();
+  const auto end = std::ranges::upper_bound(starts_, self.last) - starts_.begin();
+  added_.visit(static_cast<uint32_t>(later), static_cast<uint32_t>(end), visit);
 }
 
 // A stream is in order: when a use is known to be over, all uses before it are.
@@ -101,7 +125,7 @@ void Interference::earlier_unordered(uint32_t live_range, const Uses& uses, Visi
   for (const std::vector<Use>& stream : uses) {
     const auto end = std::ranges::lower_bound(stream, self.first, {}, &Use::action);
     for (auto use = std::partition_point(stream.begin(), end, is_over); use != end; ++use)
-      if (added_[use->live_range]) visit(use->live_range);
+      if (added_.contains(use->live_range)) visit(use->live_range);
   }
 }
 
@@ -115,7 +139,7 @@ void Interference::later_unordered(uint32_t live_range, std::span<const uint32_t
     auto use = std::ranges::upper_bound(stream, live_ranges_[live_range].last, {}, &Use::action);
     const auto end = std::partition_point(use, stream.end(), may_start);
     for (; use != end; ++use)
-      if (added_[use->live_range]) visit(use->live_range);
+      if (added_.contains(use->live_range)) visit(use->live_range);
   }
 }
 

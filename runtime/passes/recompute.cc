@@ -199,9 +199,12 @@ class RecomputePass {
 
 }  // namespace
 
+bool recomputes(const Program& program) {
+  return program.purpose == TSR_PURPOSE_STEP && program.step_config.recompute.what != Recompute::What::none;
+}
+
 void recompute_forward(Program& program, const DescribeOp& describe) {
-  if (program.purpose != TSR_PURPOSE_STEP || program.step_config.recompute.what == Recompute::What::none) return;
-  RecomputePass(program, describe).run();
+  if (recomputes(program)) RecomputePass(program, describe).run();
 }
 
 }  // namespace tessera::host

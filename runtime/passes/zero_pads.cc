@@ -21,19 +21,32 @@ namespace {
 
 using Ranges = std::vector<RangeSet>;  // by index of buffer
 
-/// The ranges that hold elements of a parameter.
-Ranges parameter_ranges(const Program& program, const BufferIndex& index_of) {
+/// Of each buffer: whether something reads it that reads gaps, which no kernel does. Others need no pads.
+std::vector<bool> read_with_gaps(const Program& program, const BufferIndex& index_of) {
+  std::vector<bool> result(program.buffers.size());
+  for (const Action& action : program.actions)
+    if (!is_compute(action.kind))
+      for (const Binding& b : action.bindings) {
+        const size_t index = index_of(b.buffer);
+        if (b.mode != TSR_MODE_WRITE && !program.buffers[index].persistent) result[index] = true;
+      }
+  return result;
+}
+
+/// The ranges of these buffers that hold elements of a parameter.
+Ranges parameter_ranges(const Program& program, const BufferIndex& index_of, const std::vector<bool>& asked) {
   Ranges ranges(program.buffers.size());
+  const auto add = [&](uint64_t buffer, uint64_t begin, uint64_t num_elements) {
+    if (const size_t index = index_of(buffer); asked[index]) ranges[index].add(begin, begin + num_elements);
+  };
   for (const Home& home : program.homes)
     for (const HomeRange& range : ranges_of(home))
-      for (const auto& [number, role] : home.roles) {
-        const uint64_t begin = role.offset + range.home_offset;
-        if (role.buffer) ranges[index_of(role.buffer)].add(begin, begin + range.num_elements);
-      }
+      for (const auto& [number, role] : home.roles)
+        if (role.buffer) add(role.buffer, role.offset + range.home_offset, range.num_elements);
   for (const Action& action : program.actions)
     if (is_compute(action.kind))
       for (const Binding& b : action.bindings)
-        ranges[index_of(b.buffer)].add(b.offset, b.offset + b.num_elements);
+        add(b.buffer, b.offset, b.num_elements);
   return ranges;
 }
 
@@ -41,14 +54,15 @@ Ranges parameter_ranges(const Program& program, const BufferIndex& index_of) {
 
 void zero_pads(Program& program) {
   const BufferIndex index_of(program);
-  const Ranges real = parameter_ranges(program, index_of);
+  const std::vector<bool> asked = read_with_gaps(program, index_of);
+  const Ranges real = parameter_ranges(program, index_of, asked);
   Ranges written(program.buffers.size());
   std::vector<Action> result;
   for (Action& action : program.actions) {
     Action zero;
     for (const Binding& b : action.bindings) {
       const size_t index = index_of(b.buffer);
-      if (program.buffers[index].persistent) continue;
+      if (!asked[index]) continue;
       if (b.mode != TSR_MODE_WRITE && !real[index].empty())
         for (const auto& [begin, end] : written[index].gaps(b.offset, b.offset + b.num_elements)) {
           if (!real[index].disjoint(begin, end)) continue;  // an unwritten parameter: left to the verifier

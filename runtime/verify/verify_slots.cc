@@ -7,7 +7,10 @@
 // exist, and the device accepts or refuses dtypes. `call` may bind anything. Cost: bindings times rules.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <iterator>
+#include <span>
 
 #include "verify/verify_rank.h"
 
@@ -83,13 +86,27 @@ constexpr SlotRule kRules[] = {
     {TSR_ACTION_OPTIMIZER, TSR_ROLE_SCALAR, TSR_SCALAR_LR, kRead, true},
 };
 
+/// The rules of one kind of action, which are next to one another.
+std::span<const SlotRule> rules_of(uint32_t kind) {
+  static const auto by_kind = [] {
+    std::array<std::span<const SlotRule>, TSR_ACTION_CALL> result;
+    for (auto first = std::begin(kRules); first != std::end(kRules);) {
+      const auto last = std::find_if(first, std::end(kRules), [&](const SlotRule& r) { return r.kind != first->kind; });
+      result[first->kind] = {first, last};
+      first = last;
+    }
+    return result;
+  }();
+  return kind < by_kind.size() ? by_kind[kind] : std::span<const SlotRule>();
+}
+
 constexpr SlotRule kWorkspaceRule{0, TSR_ROLE_WORKSPACE, kAny, kWrite};
 constexpr SlotRule kPredicateRule{0, TSR_ROLE_SCALAR, TSR_SCALAR_CLIP, kRead};
 
 const SlotRule* rule_of(const Action& action, uint32_t slot) {
   const uint32_t role = TSR_SLOT_ROLE(slot), index = TSR_SLOT_INDEX(slot);
-  for (const SlotRule& rule : kRules)
-    if (rule.kind == action.kind && rule.role == role && (rule.index == kAny || rule.index == index)) return &rule;
+  for (const SlotRule& rule : rules_of(action.kind))
+    if (rule.role == role && (rule.index == kAny || rule.index == index)) return &rule;
   if (role == TSR_ROLE_WORKSPACE) return &kWorkspaceRule;
   if ((action.flags & TSR_ACTION_PREDICATED) && slot == TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_CLIP))
     return &kPredicateRule;
@@ -114,8 +131,8 @@ class SlotChecker {
       if (action_.kind != TSR_ACTION_CALL) check_rule(binding);
       if (is_compute(action_.kind)) check_operand(binding);
     }
-    for (const SlotRule& rule : kRules)
-      if (rule.required && rule.kind == action_.kind && !has(rule))
+    for (const SlotRule& rule : rules_of(action_.kind))
+      if (rule.required && !has(rule))
         report("binds no " + name(TSR_SLOT(rule.role, rule.index == kAny ? 0 : rule.index)));
     if (is_elementwise(action_.kind)) check_same_size();
     if (action_.kind == TSR_ACTION_SCALE && !std::isnormal(static_cast<float>(action_.scale)))

@@ -1,6 +1,7 @@
 // What a range of a buffer holds, in the model's words: value numbers for verify_model.
 #pragma once
 
+#include <boost/container/small_vector.hpp>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -68,7 +69,8 @@ struct ContentPart {
 
   bool operator==(const ContentPart&) const = default;
 };
-using ContentParts = std::vector<ContentPart>;
+/// Most ranges hold one thing, and a walk reads millions of them.
+using ContentParts = boost::container::small_vector<ContentPart, 1>;
 
 /// Appends; joins what continues the last part.
 void append(ContentParts& parts, const ContentPart& part);
