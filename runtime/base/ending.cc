@@ -18,6 +18,7 @@
 #include <cerrno>
 
 #include "base/concat.h"
+#include "base/terminal.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
@@ -53,6 +54,7 @@ SharedEndings::~SharedEndings() {
 
 void end_process(int exit_code) {
   host_ends_process = true;
+  write_what_is_kept(UntilRead::for_a_moment);
   ending->is_told = ::fcntl(STDERR_FILENO, F_GETFD) >= 0;  // a plugin may have closed it
   ::_exit(exit_code);
 }

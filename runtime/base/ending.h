@@ -11,6 +11,8 @@ struct Ending {
   std::atomic<bool> is_told = false;
   /// Set by the program before it exits with 0. An exit code of 0 without it is a plugin's.
   std::atomic<bool> has_finished = false;
+  /// All that is left to do is to write lines of the log that their reader has not taken yet.
+  std::atomic<bool> waits_for_reader = false;
 };
 
 inline Ending ending_here;

@@ -57,7 +57,7 @@ class StandardErrorSink final : public spdlog::sinks::base_sink<std::mutex> {
     const std::lock_guard lock(mutex_);
     const std::string before = std::move(status_);
     status_ = is_in_foreground() ? first_columns(text, terminal_columns() - 1) : "";
-    if (!before.empty() || !status_.empty()) write_standard_error(std::string(clear_line()) + status_);
+    if (!before.empty() || !status_.empty()) write_status(std::string(clear_line()) + status_);
   }
 
  protected:

@@ -1,17 +1,28 @@
 // A live line needs no coordination between the processes of a job: every process that writes a line to the terminal
 // first erases the line that the cursor is in, and the process with the live line draws it again. So no line of a rank,
 // of the launcher or of an error is mixed with the live line, provided that each is a single write.
+//
+// Lines are kept where the reader of standard error pauses (a pager, a terminal after ^S) and the process may not. Its
+// descriptor is shared with other processes, for which writes have to wait, so what is written without waiting goes
+// through a description of this process alone.
 
 #include "base/terminal.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <climits>
 #include <cmath>
 #include <cstdlib>
+#include <mutex>
+
+#include "base/concat.h"
 
 namespace tessera::host {
 namespace {
@@ -43,6 +54,108 @@ bool continues_character(char c) {
   return (static_cast<unsigned char>(c) & 0xc0) == 0x80;
 }
 
+void write_and_wait(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+    if (written >= 0) {
+      text.remove_prefix(static_cast<size_t>(written));
+      continue;
+    }
+    pollfd ready{STDERR_FILENO, POLLOUT, 0};
+    if (errno == EAGAIN && ::poll(&ready, 1, -1) >= 0) continue;
+    if (errno != EINTR) return;
+  }
+}
+
+constexpr std::chrono::milliseconds kMoment{200};
+constexpr size_t kMaxKept = 1 << 20;
+
+/// Text for standard error that its reader has not taken yet.
+class KeptText {
+ public:
+  /// Without a description of its own, for files and sockets, writes go on waiting.
+  void open() {
+    struct stat status {};
+    const bool may_pause =
+        ::fstat(STDERR_FILENO, &status) == 0 && (S_ISFIFO(status.st_mode) || S_ISCHR(status.st_mode));
+    if (may_pause && file_ < 0) file_ = ::open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  }
+  bool is_open() const { return file_ >= 0; }
+
+  void add(std::string_view text) {
+    const std::lock_guard lock(mutex_);
+    const bool is_behind = !text_.empty();
+    text_ += text;
+    if (text_.size() > kMaxKept) lose_oldest();
+    write(is_behind ? std::chrono::milliseconds(0) : kMoment);
+  }
+
+  void add_status(std::string_view text) {
+    const std::lock_guard lock(mutex_);
+    write(std::chrono::milliseconds(0));
+    if (!text_.empty()) return;
+    text_ = text;
+    write(kMoment);
+  }
+
+  /// Another thread may hold the lock for as long as the reader pauses, at the end of the process.
+  void write_all(UntilRead wait) {
+    const std::unique_lock lock(mutex_, kMoment);
+    if (!lock) return;
+    if (wait == UntilRead::for_a_moment) return write(kMoment);
+    write_and_wait(text_);
+    text_.clear();
+  }
+
+ private:
+  /// Whole lines, as many as a pipe takes in one piece, but at least one line.
+  static std::string_view first_piece(std::string_view text) {
+    const size_t last = text.substr(0, PIPE_BUF).rfind('\n');
+    const size_t end = last == text.npos ? text.find('\n') : last;
+    return end == text.npos ? text : text.substr(0, end + 1);
+  }
+
+  void write(std::chrono::milliseconds patience) {
+    const auto end = std::chrono::steady_clock::now() + patience;
+    size_t done = 0;
+    while (done < text_.size()) {
+      const std::string_view piece = first_piece(std::string_view(text_).substr(done));
+      const ssize_t written = ::write(file_, piece.data(), piece.size());
+      if (written >= 0) {
+        done += static_cast<size_t>(written);
+      } else if (errno == EAGAIN) {
+        const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+        pollfd ready{file_, POLLOUT, 0};
+        if (left.count() <= 0 || ::poll(&ready, 1, static_cast<int>(left.count())) == 0) break;
+      } else if (errno != EINTR) {
+        done = text_.size();  // the reader is gone
+      }
+    }
+    if (done == 0) return;
+    num_lost_ = 0;  // what was said of it is written
+    text_.erase(0, done);
+  }
+
+  void lose_oldest() {
+    const size_t newline = text_.find('\n', text_.size() - kMaxKept / 2);
+    const size_t end = newline == text_.npos ? text_.size() : newline + 1;
+    const auto lines = static_cast<uint64_t>(std::count(text_.begin(), text_.begin() + static_cast<long>(end), '\n'));
+    num_lost_ += lines - (num_lost_ > 0 ? 1 : 0);  // the first line says how many were lost before
+    text_.replace(0, end,
+                  concat("tessera: ", num_lost_, " lines are left out here: the log was not read for too long\n"));
+  }
+
+  int file_ = -1;  // before there are threads
+  std::timed_mutex mutex_;
+  std::string text_;       // guarded by mutex_
+  uint64_t num_lost_ = 0;  // guarded by mutex_: lines that text_ begins with a sentence about
+};
+
+KeptText& kept_text() {
+  static KeptText& one = *new KeptText;  // threads may write until the process has ended
+  return one;
+}
+
 }  // namespace
 
 const Terminal& standard_error() {
@@ -66,16 +179,21 @@ std::string_view clear_line() {
 
 void write_standard_error(std::string_view text) {
   const WithoutSigpipe without;  // a run goes on without those who watch it
-  while (!text.empty()) {
-    const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
-    if (written >= 0) {
-      text.remove_prefix(static_cast<size_t>(written));
-      continue;
-    }
-    pollfd ready{STDERR_FILENO, POLLOUT, 0};
-    if (errno == EAGAIN && ::poll(&ready, 1, -1) >= 0) continue;
-    if (errno != EINTR) return;
-  }
+  kept_text().is_open() ? kept_text().add(text) : write_and_wait(text);
+}
+
+void write_status(std::string_view text) {
+  const WithoutSigpipe without;
+  kept_text().is_open() ? kept_text().add_status(text) : write_and_wait(text);
+}
+
+void keep_what_is_not_read() {
+  kept_text().open();
+}
+
+void write_what_is_kept(UntilRead wait) {
+  const WithoutSigpipe without;
+  if (kept_text().is_open()) kept_text().write_all(wait);
 }
 
 std::string progress_bar(double fraction, int num_columns, const Terminal& terminal) {

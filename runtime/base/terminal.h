@@ -28,6 +28,16 @@ std::string_view clear_line();
 /// Writes the text to standard error, in one write where the system allows it, so that lines of several processes do
 /// not mix. What cannot be written is dropped. [any-thread]
 void write_standard_error(std::string_view text);
+/// The same for a line that the next one replaces: left out while earlier text waits for its reader.
+void write_status(std::string_view text);
+
+/// From now on the two wait no longer than a moment for whoever reads standard error: what a pipe or a terminal (after
+/// ^S) does not take is kept, up to a megabyte of the newest lines, and written as soon as it does, before what comes
+/// next. For ranks of a job: others wait for a rank that waits, and would take it for lost. [setup]
+void keep_what_is_not_read();
+/// Writes what is kept, after waiting for the reader until it comes back, or no longer than a moment. [any-thread]
+enum class UntilRead { forever, for_a_moment };
+void write_what_is_kept(UntilRead wait);
 
 /// `fraction` of `num_columns` as a bar: "━━━━────", or "####----" without UTF-8.
 std::string progress_bar(double fraction, int num_columns, const Terminal& terminal);

@@ -24,6 +24,7 @@
 #include "base/concat.h"
 #include "base/ending.h"
 #include "base/log.h"
+#include "base/terminal.h"
 #include "cli/command_table.h"
 #include "cli/standard_files.h"
 #include "cli/version.h"
@@ -142,6 +143,9 @@ bool take_ending_of_rank() {
 /// The exit code for main. Where a parent watches for the end, plugins from elsewhere may be here, and none of their
 /// destructors runs: one may hang, crash, or end the process with another code.
 int finish(int exit_code, bool is_watched) {
+  ending->waits_for_reader = true;
+  write_what_is_kept(UntilRead::forever);
+  ending->waits_for_reader = false;
   ending->has_finished = exit_code == 0;
   ending->is_told = true;
 #ifndef TESSERA_IS_SANITIZED  // the search for leaks is at the exit

@@ -17,6 +17,7 @@
 
 #include "base/concat.h"
 #include "base/log.h"
+#include "base/terminal.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/commands.h"
 #include "cli/flags_help_text.h"
@@ -161,6 +162,7 @@ int train_alone(const RunFlags& flags) {
 int train_as_rank(const RunFlags& flags, const RankEnvironment& environment, RankProcess& process) {
   RunSignals signals(!process.is_launched());  // before plugins start threads
   ranks_to_start(requested_world(flags.config), environment);
+  keep_what_is_not_read();
   RecordedLog recorded(flags, environment.rank, environment.world_size);
   const Log& log = recorded.log;
   // Only one process logs about plugins and model: our launcher, or rank 0.
@@ -206,6 +208,7 @@ int train_as_threads(const ParsedFlags& flags, const Job& job, RunSignals& signa
 
 /// Starts the ranks, after all checks that one process can make for all of them.
 int start_ranks(const RunFlags& flags, int num_ranks, const std::vector<std::string>& argv) {
+  keep_what_is_not_read();
   RecordedLog recorded(flags, 0, num_ranks);  // of rank 0, if ranks are threads
   const Log& log = recorded.log;
   if (flags.print_config) return print_config(flags, num_ranks, num_ranks, log);

@@ -15,7 +15,10 @@ namespace tessera::host {
 uint64_t ShownMemory::checksum() const {
   constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;
   uint64_t sum = 0, factor = 1;
-  const auto add = [&](uint64_t word) { sum += word * (factor += 2 * kOdd); };
+  const auto add = [&](uint64_t word) {
+    word ^= word >> 32;  // else factors that differ by a power of two would not tell high bytes apart
+    sum += word * (factor += 2 * kOdd);
+  };
   for (std::span<const std::byte> bytes : spans_) {
     uint64_t word = 0;
     for (; bytes.size() >= sizeof word; bytes = bytes.subspan(sizeof word)) {

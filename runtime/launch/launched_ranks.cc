@@ -135,6 +135,12 @@ bool LaunchedRanks::only_stopped_run() const {
       ends_, [](const RankEnd& end) { return end.how != RankEnd::How::running || is_stopped(pid_of(end)); });
 }
 
+bool LaunchedRanks::only_wait_for_reader() const {
+  return std::ranges::all_of(ends_, [&](const RankEnd& end) {
+    return end.how != RankEnd::How::running || endings_[end.who.rank].waits_for_reader;
+  });
+}
+
 void LaunchedRanks::signal(int signal) const {
   for (const RankEnd& end : ends_)
     if (end.how == RankEnd::How::running) ::kill(pid_of(end), signal);

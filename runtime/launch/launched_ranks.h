@@ -49,6 +49,8 @@ class LaunchedRanks {
   }
   /// All ranks that still run are stopped: only SIGKILL has an effect on them.
   bool only_stopped_run() const;
+  /// All ranks that still run have nothing left to do but to write lines that their reader has not taken.
+  bool only_wait_for_reader() const;
   std::vector<RankEnd>& ends() { return ends_; }
 
   void signal(int signal) const;

@@ -58,12 +58,15 @@ class Ending {
 
   /// May be called for several reasons; the earliest time counts.
   void begin(int64_t grace_ms) {
-    const auto at = Clock::now() + std::chrono::milliseconds(grace_ms);
-    if (stage_ == Stage::none || (stage_ == Stage::grace && at < next_)) next_ = at;
-    if (stage_ == Stage::none) stage_ = Stage::grace;
+    has_failed_ = true;
+    begin_at(grace_ms);
   }
+  /// Of ranks that should end by themselves, as others have: those that wait for the reader of the log are left alone.
+  void begin_to_finish() { begin_at(request_.finish_ms); }
+
   void tick() {
     if (stage_ == Stage::none || Clock::now() < next_) return;
+    if (!has_failed_ && ranks_.only_wait_for_reader()) return;
     const bool can_act = stage_ == Stage::grace && !ranks_.only_stopped_run();
     if (stage_ == Stage::grace) ranks_.begin_to_end();
     ranks_.signal(can_act ? SIGTERM : SIGKILL);
@@ -74,9 +77,16 @@ class Ending {
  private:
   enum class Stage { none, grace, terminated };
 
+  void begin_at(int64_t grace_ms) {
+    const auto at = Clock::now() + std::chrono::milliseconds(grace_ms);
+    if (stage_ == Stage::none || (stage_ == Stage::grace && at < next_)) next_ = at;
+    if (stage_ == Stage::none) stage_ = Stage::grace;
+  }
+
   const LaunchRequest& request_;
   LaunchedRanks& ranks_;
   Stage stage_ = Stage::none;
+  bool has_failed_ = false;  // or was told to end
   Clock::time_point next_;
 };
 
@@ -142,7 +152,7 @@ int watch(const LaunchRequest& request, LaunchedRanks& ranks, MemoryStore& store
     ranks.reap();
     if (const RankEnd* failed = ranks.first_failure()) store.close(rank_name(failed->who) + " " + cause_text(*failed));
     if (store.is_closed()) ending.begin(ranks.only_stopped_run() ? 0 : request.grace_ms);
-    if (ranks.has_finished()) ending.begin(request.finish_ms);
+    if (ranks.has_finished()) ending.begin_to_finish();
     ending.tick();
   }
   return requests.ended_by();

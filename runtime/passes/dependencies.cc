@@ -163,7 +163,7 @@ class Deriver {
   const Program& program_;
   const BufferIndex index_;
   Waits waits_;
-  std::vector<RangeMap<Access>> accesses_;  // of each buffer
+  std::vector<BufferRangeMap<Access>> accesses_;  // of each buffer
 };
 
 /// The waits that passes asked for beyond those of the bindings.

@@ -14,12 +14,13 @@ template <class Value>
 class BufferValues {
  public:
   explicit BufferValues(const Program& program) : index_(program) {
+    buffers_.reserve(program.buffers.size());
     for (const Buffer& buffer : program.buffers)
       buffers_.emplace_back(buffer.num_elements);
   }
 
   /// Those of a binding, as RangeMap::parts gives them: counted from the buffer's start.
-  typename RangeMap<Value>::Parts parts(const Binding& range) {
+  typename BufferRangeMap<Value>::Parts parts(const Binding& range) {
     return of(range).parts(range.offset, range.offset + range.num_elements);
   }
   /// Gives elements [begin, begin + num_elements) of the buffer one value.
@@ -28,10 +29,10 @@ class BufferValues {
   }
 
  private:
-  RangeMap<Value>& of(const Binding& range) { return buffers_[index_(range.buffer)]; }
+  BufferRangeMap<Value>& of(const Binding& range) { return buffers_[index_(range.buffer)]; }
 
   BufferIndex index_;
-  std::vector<RangeMap<Value>> buffers_;
+  std::vector<BufferRangeMap<Value>> buffers_;
 };
 
 }  // namespace tessera::host

@@ -42,7 +42,7 @@ class WrittenChecker {
   }
 
  private:
-  RangeMap<bool>& ranges(const Buffer& buffer) { return ranges_[&buffer - program_.buffers.data()]; }
+  BufferRangeMap<bool>& ranges(const Buffer& buffer) { return ranges_[&buffer - program_.buffers.data()]; }
 
   void check_read(size_t index, const Binding& binding) {
     const Action& action = program_.actions[index];
@@ -78,7 +78,7 @@ class WrittenChecker {
   const Program& program_;
   const BufferIndex index_;
   DiagnosticList& diagnostics_;
-  std::vector<RangeMap<bool>> ranges_;  // of each buffer: whether something has written it
+  std::vector<BufferRangeMap<bool>> ranges_;  // of each buffer: whether something has written it
 };
 
 }  // namespace

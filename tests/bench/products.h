@@ -1,9 +1,12 @@
-// The matrix products of a training step of GPT-2 with nothing between them: what limits a step in float32.
+// What limits a step of GPT-2 in float32: its matrix products with nothing between them, and the memory that an update
+// reads and writes.
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "cpu-device/kernels/loss/lm_head.h"
@@ -22,13 +25,30 @@ class Products {
 
   /// Milliseconds of one step's products.
   double run_ms() {
-    const auto start = std::chrono::steady_clock::now();
-    for (uint64_t layer = 0; layer < sizes_.layers; ++layer)
-      each_linear(layer, &Products::forward);
-    head();
-    for (uint64_t layer = sizes_.layers; layer-- > 0;)
-      each_linear(layer, &Products::backward);
-    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    return ms_of([this] {
+      for (uint64_t layer = 0; layer < sizes_.layers; ++layer)
+        each_linear(layer, &Products::forward);
+      head();
+      for (uint64_t layer = sizes_.layers; layer-- > 0;)
+        each_linear(layer, &Products::backward);
+    });
+  }
+
+  /// Milliseconds that one thread takes for the memory of an update, with next to no arithmetic: gradients are read
+  /// once for their norm and once for AdamW, which reads and writes values and two moments.
+  double update_ms() {
+    first_moments_.resize(weights_.size()), second_moments_.resize(weights_.size());
+    return ms_of([this] {
+      uint32_t bits = 0;  // of integers, which are added in any order
+      for (const float g : gradients_)
+        bits += std::bit_cast<uint32_t>(g);
+      const auto norm = static_cast<float>(bits);
+      for (uint64_t i = 0; i < weights_.size(); ++i) {
+        first_moments_[i] += gradients_[i];
+        second_moments_[i] += norm;
+        weights_[i] += first_moments_[i] - second_moments_[i];
+      }
+    });
   }
 
  private:
@@ -44,6 +64,12 @@ class Products {
         out_(in_.size(), 0.01f),
         logit_rows_(cpu::loss_chunk_length(sizes.tokens, sizes.vocabulary)),
         logits_(logit_rows_ * sizes.vocabulary, 0.01f) {}
+
+  static double ms_of(const std::function<void()>& work) {
+    const auto start = std::chrono::steady_clock::now();
+    work();
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  }
 
   using Linear = void (Products::*)(uint64_t weight, uint64_t at, uint64_t in, uint64_t out);
 
@@ -76,7 +102,7 @@ class Products {
   }
 
   const Sizes sizes_;
-  std::vector<float> weights_, gradients_, in_, out_;
+  std::vector<float> weights_, gradients_, in_, out_, first_moments_, second_moments_;
   const uint64_t logit_rows_;  // that the CPU device computes at once
   std::vector<float> logits_;
 };

@@ -1,14 +1,20 @@
 // What a command writes: nothing of the user's is destroyed, and nothing is lost without a word.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <future>
+#include <stdexcept>
 #include <string>
+#include <thread>
 #include <tuple>
 
 #include "e2e/cli.h"
+#include "support/patience.h"
 
 namespace tessera::testing {
 namespace {
@@ -61,6 +67,62 @@ TEST(StandardError, AReaderThatGoesDoesNotEndTheRun) {
                                           "2>&1 | head -1; exit ${PIPESTATUS[0]}");
     EXPECT_EQ(result.exit_code, 0) << result.out;
     EXPECT_TRUE(std::filesystem::exists(folder.path("save/step-00000020"))) << nproc;
+  }
+}
+
+/// A pipe that takes a page, and nothing more until it is read.
+class SmallPipe {
+ public:
+  explicit SmallPipe(const std::string& path) {
+    if (::mkfifo(path.c_str(), 0600) == 0) file_ = ::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
+    if (file_ < 0 || ::fcntl(file_, F_SETPIPE_SZ, 4096) < 0) throw std::runtime_error("cannot make a small pipe");
+  }
+  ~SmallPipe() { ::close(file_); }
+  SmallPipe(const SmallPipe&) = delete;
+
+  /// What is there now.
+  std::string read() {
+    std::string text;
+    char bytes[4096];
+    for (ssize_t n = 0; (n = ::read(file_, bytes, sizeof bytes)) > 0;)
+      text.append(bytes, static_cast<size_t>(n));
+    return text;
+  }
+
+ private:
+  int file_ = -1;
+};
+
+void train_with_a_reader_that_pauses(const char* comm, int64_t timeout_ms) {
+  const TempFolder folder;
+  const std::string metrics = folder.path("metrics"), pipe_path = folder.path("pipe");
+  SmallPipe pipe(pipe_path);
+  Words words = {"/bin/bash", "-c", "exec \"$@\" 2> " + pipe_path, "bash"};
+  for (const std::string& word : train({"--steps=100", "--nproc=2", "--comm", comm, "--metrics", metrics,
+                                        "--timeout-ms=" + std::to_string(timeout_ms)}))
+    words.push_back(word);
+  Command job(words);
+  EXPECT_TRUE(eventually([&] { return read_metrics(metrics).size() == 100; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(2 * timeout_ms));
+  std::future<CommandResult> result = std::async(std::launch::async, [&] { return job.wait(); });
+  std::string text;
+  EXPECT_TRUE(eventually([&] {
+    text += pipe.read();
+    return result.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  }));
+  text += pipe.read();
+  EXPECT_EQ(result.get().exit_code, 0) << text;
+  for (int step = 1; step <= 100; ++step)
+    EXPECT_NE(text.find(" " + std::to_string(step) + "/100 "), std::string::npos) << step << " is missing\n" << text;
+  EXPECT_NE(text.find("memory measured"), std::string::npos) << text;
+}
+
+// A pager, or a terminal after ^S. Other ranks wait for one that waits for its reader, and so does the launcher at the
+// end, but no longer than a time-out.
+TEST(StandardError, AReaderThatPausesDoesNotEndTheJob) {
+  for (const char* comm : {"gloo", "local"}) {
+    SCOPED_TRACE(comm);
+    with_short_time(1000, [&](int64_t timeout_ms) { train_with_a_reader_that_pauses(comm, timeout_ms); });
   }
 }
 
