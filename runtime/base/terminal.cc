@@ -132,7 +132,7 @@ class KeptText {
       }
     }
     if (done == 0) return;
-    num_lost_ = 0;  // what was said of it is written
+    num_lost_ = 0;  // their number is written
     text_.erase(0, done);
   }
 

@@ -31,7 +31,7 @@ void write_standard_error(std::string_view text);
 /// The same for a line that the next one replaces: left out while earlier text waits for its reader.
 void write_status(std::string_view text);
 
-/// From now on the two wait no longer than a moment for whoever reads standard error: what a pipe or a terminal (after
+/// From now on the two wait no longer than a moment for the reader of standard error: what a pipe or a terminal (after
 /// ^S) does not take is kept, up to a megabyte of the newest lines, and written as soon as it does, before what comes
 /// next. For ranks of a job: others wait for a rank that waits, and would take it for lost. [setup]
 void keep_what_is_not_read();

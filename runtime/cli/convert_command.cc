@@ -16,6 +16,7 @@
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/model_folder.h"
+#include "cli/outputs.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
 #include "tessera/error.hpp"
@@ -74,6 +75,7 @@ int run(const CommandLine& line) {
   output.dtype = kTypes[parse_choice("dtype", line.value("dtype", "float32"), kDtypes)];
   const ModelFolder model = open_model_folder(folder);
   const std::vector<std::string> of_tokenizer = tokenizer_files(folder);
+  refuse_inside_checkpoint("OUT", out);
   make_folder(out);
   const Log log;
   {

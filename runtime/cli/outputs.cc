@@ -177,11 +177,6 @@ std::string refusal_of_checkpoint(const std::string& flag, const std::string& fo
   return concat(flag, " ", folder, " is a checkpoint, which has ", kIndexName, "; give another folder");
 }
 
-std::string refusal_inside_checkpoint(const std::string& flag, const std::string& file) {
-  if (file.empty() || file == "-" || !is_checkpoint(std::filesystem::absolute(file).parent_path())) return "";
-  return concat(flag, " ", file, " is in a checkpoint, which has its own files alone; give another folder");
-}
-
 void check_distinct(const TrainConfig& config) {
   const std::string trace = config.profile ? trace_path(config) : "";
   if (!trace.empty() && !config.metrics.empty() && is_one_file(config.metrics, trace))
@@ -210,6 +205,11 @@ struct StoppingMetrics {
 
 }  // namespace
 
+void refuse_inside_checkpoint(const std::string& flag, const std::string& path) {
+  if (path.empty() || path == "-" || !is_checkpoint(std::filesystem::absolute(path).parent_path())) return;
+  throw UsageError(concat(flag, " ", path, " is in a checkpoint, which has its own files alone; give another folder"));
+}
+
 void check_outputs(const Job& job, const ParsedFlags& flags) {
   const TrainConfig& config = job.config;
   const std::vector<JobInput> inputs = inputs_of(job, flags);
@@ -220,7 +220,7 @@ void check_outputs(const Job& job, const ParsedFlags& flags) {
     refuse(refusal_of_checkpoint(flag, folder));
   for (const auto& [flag, file] :
        {std::pair("--metrics", config.metrics), std::pair("--profile-out", config.profile ? trace_path(config) : "")})
-    refuse(refusal_inside_checkpoint(flag, file));
+    refuse_inside_checkpoint(flag, file);
   if (!config.out.empty()) refuse(refusal_of_record(config.out, !config.resume.empty(), config.overwrite, inputs));
   if (!config.save.empty()) refuse(refusal_of_folder("--save", config.save, inputs));
   if (!config.save.empty() && is_model_folder(config.model) && is_same_folder(config.save, config.model))
@@ -250,6 +250,7 @@ RankObserver write_outputs(const Job& job, int rank) {
 
 void check_svg(const Job& job, const ParsedFlags& flags) {
   check(svg_output(job, flags.plan.svg, inputs_of(job, flags)));
+  refuse_inside_checkpoint("--svg", flags.plan.svg);
 }
 
 void write_svg(const Job& job, const std::string& path, const std::string& drawing) {
@@ -258,6 +259,7 @@ void write_svg(const Job& job, const std::string& path, const std::string& drawi
 
 void check_rates(const Job& job, const ParsedFlags& flags) {
   check(rates_output(job, flags.plan.rates, inputs_of(job, flags)));
+  refuse_inside_checkpoint("--rates", flags.plan.rates);
 }
 
 void write_rates(const Job& job, const std::string& path, const std::string& rates) {

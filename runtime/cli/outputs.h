@@ -9,6 +9,9 @@
 
 namespace tessera::host {
 
+/// Throws UsageError where `flag` names a file or folder that would be in a checkpoint: that has its own files alone.
+void refuse_inside_checkpoint(const std::string& flag, const std::string& path);
+
 /// Throws UsageError when rank 0's metrics or trace cannot be written, the run cannot be recorded in --out, or the job
 /// cannot save into --save; when one of these would replace what the job reads, or be read by the next run; and when
 /// two of them are one file.

@@ -12,6 +12,7 @@
 #include "base/output_file.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
+#include "cli/outputs.h"
 #include "config/usage_error.h"
 #include "record/run_folder.h"
 #include "report/page.h"
@@ -64,6 +65,7 @@ int report_command(std::span<const std::string> arguments) {
                          .is_ours = begins_like_report,
                          .overwrite = line.has("overwrite"),
                          .inputs = files_of(folder)};
+  refuse_inside_checkpoint("--to", path);
   if (const std::string refusal = refusal_of(output); !refusal.empty()) throw UsageError(refusal);
   const std::string page = report_page(run);
   if (is_standard_output(path)) {

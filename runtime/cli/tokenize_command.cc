@@ -11,6 +11,7 @@
 #include "base/read_only_file.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
+#include "cli/outputs.h"
 #include "config/usage_error.h"
 #include "data/token_file.h"
 #include "data/token_writer.h"
@@ -90,6 +91,7 @@ int tokenize_command(std::span<const std::string> arguments) {
   const Tokenizer tokenizer(file);
   Output output{.flag = "OUT", .path = out, .is_ours = begins_like_token_file, .overwrite = line.has("overwrite")};
   output.inputs = {{"IN", in, true}, {"--tokenizer", file, true}};
+  refuse_inside_checkpoint("OUT", out);
   check(tokenizer, output);
   const std::string text = read_text_file(in, kMaxTextBytes);
   if (text.empty()) throw UsageError(concat(in, " is empty; give a text"));

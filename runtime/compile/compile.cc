@@ -219,7 +219,7 @@ class Finisher {
   std::deque<std::pair<int, std::future<RankPrograms>>> open_;  // last: waits for its threads, which use the others
 };
 
-/// The representatives of all classes: the first, the one half way, the second, the one behind that half way, ... Ranks
+/// The representatives of all classes: in turn one of the first half and one of the second, each in order. Ranks
 /// whose programs turn out to be equal are often next to one another (under zero3 the last, which own nothing): lowered
 /// at the end, they would keep one core busy and leave the others nothing to finish.
 std::vector<int> halves_in_turn(const RankClasses& classes) {

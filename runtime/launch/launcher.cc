@@ -124,7 +124,7 @@ class Requests {
     ranks_.signal_one(signal);
   }
   void stop(int signal) {
-    log_.warning(text(signal), "the ranks stop after a step; another one ends them at once");
+    log_.warning(text(signal), "the ranks stop after a step, or now before the first; another one ends them at once");
     ranks_.signal(signal);
     asked_ = Clock::now();
     stop_ = signal;

@@ -70,6 +70,14 @@ TEST(Tokenize, ReplacesItsOwnFilesAndNoOthers) {
   }
 }
 
+TEST(Tokenize, DoesNotWriteIntoACheckpoint) {
+  const TempFolder folder;
+  folder.write("index.json", "{}");
+  const std::string out = folder.path("a.bin");
+  expect_message(tokenize({"--tokenizer", kTokenizer, folder.write("a.txt", "the text"), out}), 2,
+                 {"OUT " + out + " is in a checkpoint, which has its own files alone; give another folder"});
+}
+
 TEST(Tokenize, LeavesNoHalfOfAFile) {
   const TempFolder folder;
   std::string text;

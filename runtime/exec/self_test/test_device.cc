@@ -90,15 +90,22 @@ class DeviceTest {
   /// Slow work, work that follows it on the same stream, and work on another stream that waits for that.
   void order() {
     std::byte *const source = host_.at(0), *const result = host_.at(kOperandBytes);
-    *source = *result = std::byte{0};
+    std::byte *const copied = host_.at(2 * kOperandBytes), *const seen = host_.at(3 * kOperandBytes);
+    *source = *result = *copied = seen[0] = seen[1] = std::byte{0};
+    Look at_source{source, &seen[0]}, at_copied{copied, &seen[1]};
     call(device_.api().host_function, works_.get(), &write_late, source);
+    call(device_.api().host_function, works_.get(), &look, &at_source);
     call(device_.api().copy, works_.get(), memory_.at(0), source, uint64_t{1});
+    call(device_.api().copy, works_.get(), copied, memory_.at(0), uint64_t{1});
+    call(device_.api().host_function, works_.get(), &look, &at_copied);
     call(device_.api().event_record, done_.get(), works_.get());
     call(device_.api().stream_wait, reads_.get(), done_.get());
     call(device_.api().copy, reads_.get(), result, memory_.at(0), uint64_t{1});
     call_for(timeout_ms_, device_.api().stream_synchronize, reads_.get(), timeout_ms_);
     call_for(timeout_ms_, device_.api().stream_synchronize, works_.get(), timeout_ms_);
     if (*result != kLate) refuse("a copy", "did not wait for the work before it, on its stream or before an event");
+    for (int i = 0; i < 2; ++i)
+      if (seen[i] != kLate) refuse("a host function", "did not wait for the work before it on its stream");
   }
 
   /// What is captured is not run, and each launch runs it, where the device captures work.
@@ -129,6 +136,16 @@ class DeviceTest {
   static tsr_status write_late(void* to, tsr_error*) noexcept {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
     *static_cast<std::byte*>(to) = kLate;
+    return TSR_OK;
+  }
+
+  struct Look {
+    const std::byte* at;
+    std::byte* seen;
+  };
+  static tsr_status look(void* user, tsr_error*) noexcept {
+    const Look& one = *static_cast<const Look*>(user);
+    *one.seen = *one.at;
     return TSR_OK;
   }
 

@@ -128,6 +128,20 @@ static tsr_status copy(tsr_stream* stream, void* to, const void* from, uint64_t 
   if (is_fault("copy", "at-once")) return TSR_OK;
   return is_fault("copy", "nothing") ? TSR_OK : inner.copy(stream, to, from, num_bytes, err);
 }
+static tsr_status host_function(tsr_stream* stream, tsr_host_function function, void* user, tsr_error* err) {
+  static tsr_host_function kept = NULL;
+  static void* kept_user = NULL;
+  if (is_fault("function", "at-once")) return function(user, err);
+  if (!is_fault("function", "swapped")) return inner.host_function(stream, function, user, err);
+  if (!kept) {
+    kept = function, kept_user = user;
+    return TSR_OK;
+  }
+  const tsr_status status = inner.host_function(stream, function, user, err);
+  if (status != TSR_OK) return status;
+  function = kept, kept = NULL;
+  return inner.host_function(stream, function, kept_user, err);
+}
 static tsr_status stream_wait(tsr_stream* stream, tsr_event* event, tsr_error* err) {
   return is_fault("wait", "nothing") ? TSR_OK : inner.stream_wait(stream, event, err);
 }
@@ -197,6 +211,7 @@ static Table wrapped(Table table) {
   table.stream_synchronize = stream_synchronize;
   table.launch = launch;
   table.copy = copy;
+  table.host_function = host_function;
   table.stream_wait = stream_wait;
   table.fill = fill;
   table.get_extension = get_extension;
