@@ -53,8 +53,8 @@ SharedEndings::~SharedEndings() {
 }
 
 void end_process(int exit_code) {
+  write_what_is_kept(UntilRead::forever);  // it may say why
   host_ends_process = true;
-  write_what_is_kept(UntilRead::for_a_moment);
   ending->is_told = ::fcntl(STDERR_FILENO, F_GETFD) >= 0;  // a plugin may have closed it
   ::_exit(exit_code);
 }

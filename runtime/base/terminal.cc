@@ -54,7 +54,8 @@ bool continues_character(char c) {
   return (static_cast<unsigned char>(c) & 0xc0) == 0x80;
 }
 
-void write_and_wait(std::string_view text) {
+/// False: nothing can be written any more.
+bool write_and_wait(std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
     if (written >= 0) {
@@ -63,8 +64,9 @@ void write_and_wait(std::string_view text) {
     }
     pollfd ready{STDERR_FILENO, POLLOUT, 0};
     if (errno == EAGAIN && ::poll(&ready, 1, -1) >= 0) continue;
-    if (errno != EINTR) return;
+    if (errno != EINTR) return false;
   }
+  return true;
 }
 
 constexpr std::chrono::milliseconds kMoment{200};
@@ -78,9 +80,19 @@ class KeptText {
     struct stat status {};
     const bool may_pause =
         ::fstat(STDERR_FILENO, &status) == 0 && (S_ISFIFO(status.st_mode) || S_ISCHR(status.st_mode));
-    if (may_pause && file_ < 0) file_ = ::open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (!may_pause || file_ >= 0) return;
+    process_ = ::getpid();
+    file_ = ::open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    ::fstat(file_, &status_);
   }
-  bool is_open() const { return file_ >= 0; }
+
+  /// Not in a copy of the process that a fork has made: what is kept there, the process itself writes. Nor when a
+  /// plugin has closed the descriptor, whose number may be another file's by now.
+  bool is_open() const {
+    struct stat now {};
+    return file_ >= 0 && ::getpid() == process_ && ::fstat(file_, &now) == 0 && now.st_dev == status_.st_dev &&
+           now.st_ino == status_.st_ino;
+  }
 
   void add(std::string_view text) {
     const std::lock_guard lock(mutex_);
@@ -102,8 +114,13 @@ class KeptText {
   void write_all(UntilRead wait) {
     const std::unique_lock lock(mutex_, kMoment);
     if (!lock) return;
-    if (wait == UntilRead::for_a_moment) return write(kMoment);
-    write_and_wait(text_);
+    if (wait != UntilRead::forever)
+      return write(wait == UntilRead::for_a_moment ? kMoment : std::chrono::milliseconds(0));
+    for (std::string_view rest = text_; !rest.empty();) {
+      const std::string_view piece = first_piece(rest);
+      if (!write_and_wait(piece)) break;
+      rest.remove_prefix(piece.size());
+    }
     text_.clear();
   }
 
@@ -145,7 +162,9 @@ class KeptText {
                   concat("tessera: ", num_lost_, " lines are left out here: the log was not read for too long\n"));
   }
 
-  int file_ = -1;  // before there are threads
+  int file_ = -1;  // this and what it is: set before there are threads
+  pid_t process_ = -1;
+  struct stat status_ {};
   std::timed_mutex mutex_;
   std::string text_;       // guarded by mutex_
   uint64_t num_lost_ = 0;  // guarded by mutex_: lines that text_ begins with a sentence about
@@ -179,12 +198,18 @@ std::string_view clear_line() {
 
 void write_standard_error(std::string_view text) {
   const WithoutSigpipe without;  // a run goes on without those who watch it
-  kept_text().is_open() ? kept_text().add(text) : write_and_wait(text);
+  if (kept_text().is_open())
+    kept_text().add(text);
+  else
+    write_and_wait(text);
 }
 
 void write_status(std::string_view text) {
   const WithoutSigpipe without;
-  kept_text().is_open() ? kept_text().add_status(text) : write_and_wait(text);
+  if (kept_text().is_open())
+    kept_text().add_status(text);
+  else
+    write_and_wait(text);
 }
 
 void keep_what_is_not_read() {

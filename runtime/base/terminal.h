@@ -32,11 +32,12 @@ void write_standard_error(std::string_view text);
 void write_status(std::string_view text);
 
 /// From now on the two wait no longer than a moment for the reader of standard error: what a pipe or a terminal (after
-/// ^S) does not take is kept, up to a megabyte of the newest lines, and written as soon as it does, before what comes
-/// next. For ranks of a job: others wait for a rank that waits, and would take it for lost. [setup]
+/// ^S) does not take is kept, up to a megabyte of the newest lines, and written before the next line, or at the end.
+/// For the processes of a job: ranks wait for one that waits, and would take it for lost. [setup: before there are
+/// threads]
 void keep_what_is_not_read();
-/// Writes what is kept, after waiting for the reader until it comes back, or no longer than a moment. [any-thread]
-enum class UntilRead { forever, for_a_moment };
+/// Writes what is kept, after waiting for the reader. [any-thread]
+enum class UntilRead { forever, for_a_moment, not_at_all };
 void write_what_is_kept(UntilRead wait);
 
 /// `fraction` of `num_columns` as a bar: "━━━━────", or "####----" without UTF-8.

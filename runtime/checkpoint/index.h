@@ -16,6 +16,8 @@ namespace tessera::host {
 /// The version that is written, and the newest that is read.
 inline constexpr uint64_t kCheckpointVersion = 1;
 inline constexpr std::string_view kIndexName = "index.json", kConfigName = "config.json";
+/// How the text of an index begins.
+inline constexpr std::string_view kIndexBegin = R"({"crc32c": ")";
 /// Every checksum is of this many bytes of a tensor's part, or of what is left at its end.
 inline constexpr uint64_t kChecksumBytes = 1 << 20;
 

@@ -23,7 +23,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kFormat = "tessera-checkpoint";
-constexpr std::string_view kFirst = R"({"crc32c": ")", kFirstEnd = "\",\n";
+constexpr std::string_view kFirstEnd = "\",\n";
 
 Json values_json(const NamedValues& values) {
   Json object = Json::object();
@@ -104,13 +104,13 @@ std::string hex(uint32_t number) {
 
 /// What is after the first line. A text that begins otherwise is not damaged: another file has the name.
 std::string_view checked_rest(std::string_view text, const std::string& where) {
-  const size_t begin = kFirst.size() + 8 + kFirstEnd.size();
-  const bool has_line =
-      text.starts_with(kFirst) && text.size() > begin && text.substr(kFirst.size() + 8, kFirstEnd.size()) == kFirstEnd;
+  const size_t begin = kIndexBegin.size() + 8 + kFirstEnd.size();
+  const bool has_line = text.starts_with(kIndexBegin) && text.size() > begin &&
+                        text.substr(kIndexBegin.size() + 8, kFirstEnd.size()) == kFirstEnd;
   if (!has_line)
     throw Error(TSR_E_INVALID_ARGUMENT, concat(where, " does not begin as the index of a checkpoint does"));
   const std::string_view rest = text.substr(begin);
-  if (text.substr(kFirst.size(), 8) != hex(crc32c(std::as_bytes(std::span(rest)))))
+  if (text.substr(kIndexBegin.size(), 8) != hex(crc32c(std::as_bytes(std::span(rest)))))
     throw Error(
         TSR_E_DATA_LOSS,
         concat(where, " is not what was written: its crc32c differs; restore the file, or take another checkpoint"));
@@ -132,7 +132,7 @@ std::string print_index(const CheckpointIndex& index) {
                        {"files", files},
                        {"tensors", tensors_json(index.tensors)}};
   const std::string rest = dump(object).substr(1) + "\n";
-  return concat(kFirst, hex(crc32c(std::as_bytes(std::span(rest)))), kFirstEnd, rest);
+  return concat(kIndexBegin, hex(crc32c(std::as_bytes(std::span(rest)))), kFirstEnd, rest);
 }
 
 CheckpointIndex parse_index(std::string_view text, const std::string& where) {

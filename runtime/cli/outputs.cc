@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <memory>
 #include <string>
@@ -167,8 +168,9 @@ std::string refusal_beside_record(const std::string& out, const std::string& fla
 }
 
 bool is_checkpoint(const std::filesystem::path& folder) {
-  std::error_code unknown;
-  return std::filesystem::exists(folder / kIndexName, unknown);
+  std::string begin(kIndexBegin.size(), '\0');
+  std::ifstream(folder / kIndexName).read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  return begin == kIndexBegin;
 }
 
 /// A checkpoint has its own files alone.
@@ -206,8 +208,15 @@ struct StoppingMetrics {
 }  // namespace
 
 void refuse_inside_checkpoint(const std::string& flag, const std::string& path) {
-  if (path.empty() || path == "-" || !is_checkpoint(std::filesystem::absolute(path).parent_path())) return;
-  throw UsageError(concat(flag, " ", path, " is in a checkpoint, which has its own files alone; give another folder"));
+  if (path.empty() || path == "-") return;
+  std::filesystem::path folder = std::filesystem::absolute(path).lexically_normal();
+  if (!folder.has_filename()) folder = folder.parent_path();  // it ends in a slash
+  while (folder.has_relative_path()) {
+    folder = folder.parent_path();
+    if (is_checkpoint(folder))
+      throw UsageError(
+          concat(flag, " ", path, " is in a checkpoint, which has its own files alone; give another folder"));
+  }
 }
 
 void check_outputs(const Job& job, const ParsedFlags& flags) {
@@ -218,9 +227,10 @@ void check_outputs(const Job& job, const ParsedFlags& flags) {
   if (config.profile) check(trace_output(job, inputs));
   for (const auto& [flag, folder] : {std::pair("--save", config.save), std::pair("--out", config.out)})
     refuse(refusal_of_checkpoint(flag, folder));
-  for (const auto& [flag, file] :
-       {std::pair("--metrics", config.metrics), std::pair("--profile-out", config.profile ? trace_path(config) : "")})
-    refuse_inside_checkpoint(flag, file);
+  for (const auto& [flag, path] :
+       {std::pair("--save", config.save), std::pair("--out", config.out), std::pair("--metrics", config.metrics),
+        std::pair("--profile-out", config.profile ? trace_path(config) : "")})
+    refuse_inside_checkpoint(flag, path);
   if (!config.out.empty()) refuse(refusal_of_record(config.out, !config.resume.empty(), config.overwrite, inputs));
   if (!config.save.empty()) refuse(refusal_of_folder("--save", config.save, inputs));
   if (!config.save.empty() && is_model_folder(config.model) && is_same_folder(config.save, config.model))

@@ -160,9 +160,9 @@ int train_alone(const RunFlags& flags) {
 
 /// One rank of several, started by a launcher.
 int train_as_rank(const RunFlags& flags, const RankEnvironment& environment, RankProcess& process) {
+  keep_what_is_not_read();
   RunSignals signals(!process.is_launched());  // before plugins start threads
   ranks_to_start(requested_world(flags.config), environment);
-  keep_what_is_not_read();
   RecordedLog recorded(flags, environment.rank, environment.world_size);
   const Log& log = recorded.log;
   // Only one process logs about plugins and model: our launcher, or rank 0.

@@ -257,9 +257,9 @@ RankPrograms compile_rank(const CompileInput& input, const Coordinates& coordina
                        [&] { return compile_within_limit(input, Lowering(input).lower(coordinates), progress); });
 }
 
-// One rank of each class that strategies declare is lowered. Of ranks with equal programs only the first is finished,
-// and coordinates whose programs are equal are merged into larger classes. A rank with the same program as another one
-// but outside its class is finished too.
+// One rank of each class that strategies declare is lowered. Of ranks with equal programs only the first that is
+// lowered is finished, and coordinates whose programs are equal are merged into larger classes. Then those that
+// represent a class and are not finished yet are, and what represents none is left out.
 JobPrograms compile_job(const CompileInput& input) {
   const RankClasses declared(input.mesh, input.strategies);
   const size_t num_declared = declared.members().size();
@@ -303,7 +303,9 @@ JobPrograms compile_job(const CompileInput& input) {
   RankClasses classes = RankClasses::of_programs(input.mesh, programs);
   for (const auto& [rank, members] : classes.members())
     if (!started.contains(rank)) plan(rank, true);
-  return {std::move(classes), finisher.take()};
+  std::map<int, RankPrograms> programs_of = finisher.take();
+  std::erase_if(programs_of, [&](const auto& entry) { return !classes.members().contains(entry.first); });
+  return {std::move(classes), std::move(programs_of)};
 }
 
 }  // namespace tessera::host

@@ -99,7 +99,7 @@ class ProgramHash {
   }
 
  private:
-  static constexpr size_t kMaxWords = 4096;  // that stay in the first-level cache
+  static constexpr size_t kMaxWords = 4096;  // few enough to stay in a cache
 
   void pass_on() {
     hash_.add(std::as_bytes(std::span(words_)));

@@ -20,6 +20,7 @@
 #include <filesystem>
 
 #include "base/concat.h"
+#include "base/terminal.h"
 #include "launch/failure.h"
 #include "launch/launched_ranks.h"
 #include "launch/process_setup.h"
@@ -66,7 +67,10 @@ class Ending {
 
   void tick() {
     if (stage_ == Stage::none || Clock::now() < next_) return;
-    if (!has_failed_ && ranks_.only_wait_for_reader()) return;
+    if (!has_failed_ && ranks_.only_wait_for_reader()) {
+      next_ = Clock::now() + std::chrono::milliseconds(request_.finish_ms);
+      return;
+    }
     const bool can_act = stage_ == Stage::grace && !ranks_.only_stopped_run();
     if (stage_ == Stage::grace) ranks_.begin_to_end();
     ranks_.signal(can_act ? SIGTERM : SIGKILL);
@@ -124,7 +128,9 @@ class Requests {
     ranks_.signal_one(signal);
   }
   void stop(int signal) {
-    log_.warning(text(signal), "the ranks stop after a step, or now before the first; another one ends them at once");
+    log_.warning(
+        text(signal),
+        "the ranks stop after their current step, or at once if none has begun; another one ends them at once");
     ranks_.signal(signal);
     asked_ = Clock::now();
     stop_ = signal;
@@ -154,6 +160,7 @@ int watch(const LaunchRequest& request, LaunchedRanks& ranks, MemoryStore& store
     if (store.is_closed()) ending.begin(ranks.only_stopped_run() ? 0 : request.grace_ms);
     if (ranks.has_finished()) ending.begin_to_finish();
     ending.tick();
+    write_what_is_kept(UntilRead::not_at_all);
   }
   return requests.ended_by();
 }

@@ -3,6 +3,7 @@
 
 #include "launch/process_setup.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -67,7 +68,9 @@ void say_signal(std::string_view before, int signal, std::string_view after) {
   const char* name = ::sigabbrev_np(signal);
   const iovec parts[] = {part(clear_line()),      part("tessera: "), part(before), part("SIG"),
                          part(name ? name : "?"), part(after),       part("\n")};
-  if (::writev(STDERR_FILENO, parts, std::size(parts)) < 0) return;
+  // A process that is to end does not wait for a reader that pauses.
+  pollfd ready{STDERR_FILENO, POLLOUT, 0};
+  if (::poll(&ready, 1, 0) == 1 && ::writev(STDERR_FILENO, parts, std::size(parts)) < 0) return;
 }
 
 void end_by_signal(int signal, bool says) {

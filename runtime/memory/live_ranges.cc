@@ -9,9 +9,9 @@
 // list may still be in use. For each buffer the planner needs two sets of those that are placed already:
 // - orderable: those that the program, as it is, neither finishes before this one starts nor starts after it ends, and
 //   that an added wait could order;
-// - unorderable: those that no added wait could order. These are the ones alive at the same time, and those whose last
-//   use is a send: a wait for a send is a wait for another rank, and may close a cycle. (Of 120 random programs 19
-//   deadlocked before this rule.)
+// - unorderable: those that no added wait could order. These are the ones alive at the same time, and in programs with
+//   messages those for which a wait could close a cycle over several ranks (AddableWaits). Of 120 random programs 19
+//   deadlocked before there was such a rule.
 //
 // What overlaps is found by a segment tree over the actions (a buffer is kept at the O(log n) nodes that cover its
 // range, and a walk from a leaf to the root visits all that are alive there) and by a range of the starts, which
@@ -85,7 +85,7 @@ std::vector<uint64_t> live_bytes(const Program& program, std::span<const LiveRan
 }
 
 Interference::Interference(const Program& program, const VectorClocks& clocks, std::span<const LiveRange> live_ranges)
-    : program_(program), clocks_(clocks), live_ranges_(live_ranges), added_(live_ranges.size()) {
+    : clocks_(clocks), addable_(program, clocks), live_ranges_(live_ranges), added_(live_ranges.size()) {
   starts_.reserve(live_ranges.size());
   for (const LiveRange& live_range : live_ranges)
     starts_.push_back(live_range.first);
@@ -95,16 +95,13 @@ Interference::Interference(const Program& program, const VectorClocks& clocks, s
   const auto stream_of = [&](uint32_t action) { return program.actions[action].stream; };
   first_uses_.resize(num_streams);
   last_uses_.resize(num_streams);
-  last_sends_.resize(num_streams);
   for (uint32_t i = 0; i < live_ranges.size(); ++i) {
     for (const uint32_t use : live_ranges[i].first_uses)
       first_uses_[stream_of(use)].push_back({use, i});
     for (const uint32_t use : live_ranges[i].last_uses)
       last_uses_[stream_of(use)].push_back({use, i});
-    for (const uint32_t use : sends_of(live_ranges[i].last_uses))
-      last_sends_[stream_of(use)].push_back({use, i});
   }
-  for (Uses* uses : {&first_uses_, &last_uses_, &last_sends_})
+  for (Uses* uses : {&first_uses_, &last_uses_})
     for (auto& stream : *uses)
       std::ranges::sort(stream, {}, &Use::action);
   tree_.resize(2 * std::bit_ceil(program.actions.size()));
@@ -124,13 +121,6 @@ void Interference::clear() {
   added_.clear();
   for (std::vector<uint32_t>& node : tree_)
     node.clear();
-}
-
-std::vector<uint32_t> Interference::sends_of(std::span<const uint32_t> actions) const {
-  std::vector<uint32_t> result;
-  for (const uint32_t action : actions)
-    if (sends(program_.actions[action].kind)) result.push_back(action);
-  return result;
 }
 
 }  // namespace tessera::host

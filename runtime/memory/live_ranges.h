@@ -64,21 +64,23 @@ class Interference {
   /// None is added.
   void clear();
 
-  /// Calls visit(index) for all that are alive together with this one, or that only a wait for a send could order with
-  /// it. May visit one twice.
+  /// Calls visit(index) for all that are alive together with this one, or that no wait that may be added could order
+  /// with it. May visit one twice.
   template <class Visit>
   void unorderable(uint32_t live_range, Visit&& visit) const {
     alive_together(live_range, visit);
-    earlier_unordered(live_range, last_sends_, visit);
-    later_unordered(live_range, sends_of(live_ranges_[live_range].last_uses), visit);
+    const auto allows = [this](uint32_t first, uint32_t second) { return addable_.allows(first, second); };
+    earlier(live_range, allows, visit);
+    later(live_range, allows, visit);
   }
 
   /// Calls visit(index) for all others that the program, as it is, does not order with this one. May visit one twice,
   /// and some of those that no wait could order.
   template <class Visit>
   void orderable(uint32_t live_range, Visit&& visit) const {
-    earlier_unordered(live_range, last_uses_, visit);
-    later_unordered(live_range, live_ranges_[live_range].last_uses, visit);
+    const auto ordered = [this](uint32_t first, uint32_t second) { return clocks_.ordered(first, second); };
+    earlier(live_range, ordered, visit);
+    later(live_range, ordered, visit);
   }
 
  private:
@@ -89,18 +91,17 @@ class Interference {
 
   template <class Visit>
   void alive_together(uint32_t live_range, Visit& visit) const;
-  template <class Visit>
-  void earlier_unordered(uint32_t live_range, const Uses& uses, Visit& visit) const;
-  template <class Visit>
-  void later_unordered(uint32_t live_range, std::span<const uint32_t> last_uses, Visit& visit) const;
-  std::vector<uint32_t> sends_of(std::span<const uint32_t> actions) const;
+  template <class Follows, class Visit>
+  void earlier(uint32_t live_range, const Follows& follows, Visit& visit) const;
+  template <class Follows, class Visit>
+  void later(uint32_t live_range, const Follows& follows, Visit& visit) const;
 
-  const Program& program_;
   const VectorClocks& clocks_;
+  const AddableWaits addable_;
   std::span<const LiveRange> live_ranges_;
   BitSet added_;
   std::vector<uint32_t> starts_;  // of each live range: its `first`; separate, as it is read most
-  Uses first_uses_, last_uses_, last_sends_;
+  Uses first_uses_, last_uses_;
   std::vector<std::vector<uint32_t>> tree_;  // segment tree over the actions: the live ranges that cover a node
 };
 
@@ -115,29 +116,31 @@ void Interference::alive_together(uint32_t live_range, Visit& visit) const {
   added_.visit(static_cast<uint32_t>(later), static_cast<uint32_t>(end), visit);
 }
 
-// A stream is in order: when a use is known to be over, all uses before it are.
-template <class Visit>
-void Interference::earlier_unordered(uint32_t live_range, const Uses& uses, Visit& visit) const {
+// Those that are over before this one begins, but for those whose last uses it `follows`. A stream is in order: what
+// follows a use follows all uses before it.
+template <class Follows, class Visit>
+void Interference::earlier(uint32_t live_range, const Follows& follows, Visit& visit) const {
   const LiveRange& self = live_ranges_[live_range];
-  const auto is_over = [&](const Use& use) {
-    return std::ranges::all_of(self.first_uses, [&](uint32_t first) { return clocks_.ordered(use.action, first); });
+  const auto is_followed = [&](const Use& use) {
+    return std::ranges::all_of(self.first_uses, [&](uint32_t first) { return follows(use.action, first); });
   };
-  for (const std::vector<Use>& stream : uses) {
+  for (const std::vector<Use>& stream : last_uses_) {
     const auto end = std::ranges::lower_bound(stream, self.first, {}, &Use::action);
-    for (auto use = std::partition_point(stream.begin(), end, is_over); use != end; ++use)
+    for (auto use = std::partition_point(stream.begin(), end, is_followed); use != end; ++use)
       if (added_.contains(use->live_range)) visit(use->live_range);
   }
 }
 
-template <class Visit>
-void Interference::later_unordered(uint32_t live_range, std::span<const uint32_t> last_uses, Visit& visit) const {
-  if (last_uses.empty()) return;
-  const auto may_start = [&](const Use& use) {
-    return !std::ranges::all_of(last_uses, [&](uint32_t last) { return clocks_.ordered(last, use.action); });
+// Those that begin after this one is over, but for those whose first uses `follow` it.
+template <class Follows, class Visit>
+void Interference::later(uint32_t live_range, const Follows& follows, Visit& visit) const {
+  const LiveRange& self = live_ranges_[live_range];
+  const auto is_free = [&](const Use& use) {
+    return !std::ranges::all_of(self.last_uses, [&](uint32_t last) { return follows(last, use.action); });
   };
   for (const std::vector<Use>& stream : first_uses_) {
-    auto use = std::ranges::upper_bound(stream, live_ranges_[live_range].last, {}, &Use::action);
-    const auto end = std::partition_point(use, stream.end(), may_start);
+    auto use = std::ranges::upper_bound(stream, self.last, {}, &Use::action);
+    const auto end = std::partition_point(use, stream.end(), is_free);
     for (; use != end; ++use)
       if (added_.contains(use->live_range)) visit(use->live_range);
   }

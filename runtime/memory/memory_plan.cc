@@ -10,8 +10,7 @@
 // the arena stays within a budget over the live peak. Without added waits, arenas were 1.36 to 2.25 times the ideal in
 // the prototype, with them 1.00 (interleaved pipelines 1.08).
 //
-// A wait never starts at a send or an exchange. A send ends when another rank has received, and that rank may be
-// waiting for this one.
+// No wait is added that could close a cycle over several ranks with a send (AddableWaits in passes/dependencies.h).
 //
 // An allocator at run time was not an option: with addresses known before step 1 the peak is exact, there is no
 // fragmentation and no out-of-memory at step 300, `plan` needs no GPU, and a captured graph stays valid.

@@ -47,7 +47,8 @@ struct MemoryPlan {
 ///    else uses its address.
 ///  - Transient buffers live from their first to their last binding in list order (see live_ranges.h); one that nothing
 ///    binds gets no address. Two may share an address if the program already orders them, or if waits from the last
-///    uses of one to the first uses of the other can be added, which never start at a `send` or `exchange`.
+///    uses of one to the first uses of the other can be added; where there are messages not every wait can
+///    (AddableWaits).
 ///  - Addresses that need no wait are preferred as long as the arena stays within `budget` times the live peak, or
 ///    within what waits everywhere would need. The added waits become dependencies of the programs.
 /// Offline first fit, largest first. `guard_bytes` are left free after every buffer (debug mode). Deterministic.

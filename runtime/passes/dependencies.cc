@@ -24,6 +24,7 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 
 #include "program/buffer_index.h"
@@ -201,6 +202,61 @@ VectorClocks::VectorClocks(const Program& program) {
 
 bool VectorClocks::ordered(uint32_t first, uint32_t second) const {
   return clock_[second * num_streams_ + stream_[first]] >= position_[first];
+}
+
+namespace {
+
+/// Whether what waits for a send is a send to the same rank or a receive from it, as in what the pipeline strategy
+/// makes.
+bool sends_delay_their_peers_alone(const Program& program) {
+  std::vector<const Action*> before(program.streams.size(), nullptr);  // of each stream: the last action, once it sends
+  const auto may_follow = [](const Action& action, const Action& send) {
+    return (action.kind == TSR_ACTION_SEND || action.kind == TSR_ACTION_RECV) && action.group == send.group &&
+           action.peer == send.peer;
+  };
+  for (const Action& action : program.actions) {
+    const Action*& last = before[action.stream];
+    if (action.kind == TSR_ACTION_EXCHANGE || (last && !may_follow(action, *last))) return false;
+    for (const uint32_t earlier : action.dependencies)
+      if (const Action& send = program.actions[earlier]; sends(send.kind) && !may_follow(action, send)) return false;
+    if (last || action.kind == TSR_ACTION_SEND) last = &action;
+  }
+  return true;
+}
+
+}  // namespace
+
+// A job without messages ends when every rank runs its list from top to bottom, and a wait for an earlier action of the
+// list does not change that. A send ends when another rank has received, which may be later in the list, so a wait for
+// it may close a cycle; and so may a wait for what follows it on its stream, or for what follows on another rank.
+//
+// Where sends delay nothing but messages with the same rank, which are in order there too, only waits for a send, or
+// for what follows one on its stream, are left out: no other one is known to close a cycle. Elsewhere a wait may only
+// be for what has no more of other ranks before it than its action waits for already: then each way around a cycle is
+// there without the wait.
+AddableWaits::AddableWaits(const Program& program, const VectorClocks& clocks) : clocks_(clocks) {
+  if (std::ranges::none_of(program.actions, [](const Action& action) { return is_message(action.kind); })) return;
+  own_sends_alone_ = sends_delay_their_peers_alone(program);
+  num_shared_.assign(clocks.num_streams_, {0});
+  for (const Action& action : program.actions) {
+    std::vector<uint32_t>& of_stream = num_shared_[action.stream];
+    const bool counts = own_sends_alone_ ? sends(action.kind) : is_collective(action.kind);
+    of_stream.push_back(of_stream.back() + (counts ? 1 : 0));
+  }
+}
+
+bool AddableWaits::allows(uint32_t first, uint32_t second) const {
+  if (num_shared_.empty() || clocks_.ordered(first, second)) return true;
+  const size_t n = clocks_.num_streams_;
+  const uint32_t own = clocks_.stream_[first];
+  const auto adds_none = [&](size_t s) {
+    const uint32_t end = s == own ? clocks_.position_[first] : clocks_.clock_[first * n + s];
+    return num_shared_[s][end] <= num_shared_[s][clocks_.clock_[second * n + s]];
+  };
+  if (own_sends_alone_) return adds_none(own);
+  for (size_t s = 0; s < n; ++s)
+    if (!adds_none(s)) return false;
+  return true;
 }
 
 void derive_dependencies(Program& program) {

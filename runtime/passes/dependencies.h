@@ -22,11 +22,28 @@ class VectorClocks {
 
  private:
   friend class ClockBuilder;
+  friend class AddableWaits;
   VectorClocks() = default;
 
   size_t num_streams_ = 0;
   std::vector<uint32_t> stream_, position_;  // of each action: its stream, and its position (from 1) on it
   std::vector<uint32_t> clock_;              // [action][stream]: how far that stream is known to have come
+};
+
+/// The waits that may be added to a program without a deadlock between ranks, from this rank's program alone. Borrows
+/// the clocks; independent of the program after construction.
+class AddableWaits {
+ public:
+  AddableWaits(const Program& program, const VectorClocks& clocks);
+  /// True when `second`, which is later in the list, waits for `first` or may be made to; O(streams).
+  bool allows(uint32_t first, uint32_t second) const;
+
+ private:
+  const VectorClocks& clocks_;
+  /// [stream][position]: the actions among the first `position` of the stream that no more may be waited for. Empty:
+  /// any wait may be added.
+  std::vector<std::vector<uint32_t>> num_shared_;
+  bool own_sends_alone_ = false;  ///< that count, and only on the stream of what is waited for
 };
 
 /// Replaces every action's `dependencies` by the fewest that keep the semantics of the list (read after write, write

@@ -21,7 +21,7 @@ namespace {
 
 using Ranges = std::vector<RangeSet>;  // by index of buffer
 
-/// Of each buffer: whether something reads it that reads gaps, which no kernel does. Others need no pads.
+/// Of each buffer: whether something reads it that reads gaps, which no compute action does. Others need no pads.
 std::vector<bool> read_with_gaps(const Program& program, const BufferIndex& index_of) {
   std::vector<bool> result(program.buffers.size());
   for (const Action& action : program.actions)

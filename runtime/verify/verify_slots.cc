@@ -86,6 +86,8 @@ constexpr SlotRule kRules[] = {
     {TSR_ACTION_OPTIMIZER, TSR_ROLE_SCALAR, TSR_SCALAR_LR, kRead, true},
 };
 
+static_assert(std::ranges::is_sorted(kRules, {}, &SlotRule::kind) && std::rbegin(kRules)->kind < TSR_ACTION_CALL);
+
 /// The rules of one kind of action, which are next to one another.
 std::span<const SlotRule> rules_of(uint32_t kind) {
   static const auto by_kind = [] {

@@ -25,6 +25,7 @@ class WrittenChecker {
  public:
   WrittenChecker(const Program& program, DiagnosticList& diagnostics)
       : program_(program), index_(program), diagnostics_(diagnostics) {
+    ranges_.reserve(program.buffers.size());
     for (const Buffer& buffer : program.buffers) {
       ranges_.emplace_back(buffer.num_elements);
       if (buffer.persistent) ranges_.back().assign(0, buffer.num_elements, true);

@@ -127,9 +127,8 @@ TEST(SelfTest, FindsADeviceWhoseStreamsAreNotInOrder) {
   const std::string head = "hostile-device.so) fails its self-test: a copy did not wait for the work before it";
   for (const std::string fault : {"wait-nothing", "copy-at-once"})
     expect_refused(run(fault, {"--device=hostile", "--comm=gloo"}), head, 1);
-  for (const std::string fault : {"function-at-once", "function-swapped"})
-    expect_refused(run(fault, {"--device=hostile", "--comm=gloo"}),
-                   "hostile-device.so) fails its self-test: a host function did not wait for the work before it", 1);
+  expect_refused(run("function-swapped", {"--device=hostile", "--comm=gloo"}),
+                 "hostile-device.so) fails its self-test: a host function did not wait for the one before it", 1);
 }
 
 #if defined(__x86_64__)

@@ -307,14 +307,14 @@ TEST(Record, IsNotWrittenIntoACheckpoint) {
         run_command(evaluated({"--steps=1", flag, checkpoint})), 2,
         {std::string(flag) + " " + checkpoint + " is a checkpoint, which has index.json; give another folder"});
   const std::string file = checkpoint + "/metrics.jsonl";
-  for (const char* flag : {"--metrics", "--profile-out"})
+  for (const char* flag : {"--metrics", "--profile-out", "--save", "--out"})
     expect_message(run_command(evaluated({"--steps=1", "--profile=1:1", flag, file})), 2,
                    {flag + (" " + file) + " is in a checkpoint, which has its own files alone; give another folder"});
   expect_message(run_command(evaluated({"--steps=1", "--out", folder.path("run")})), 0, {});
   for (const auto& [name, command] : std::map<std::string, Words>{
            {"--svg", {"plan", "--model", golden(), "--svg", checkpoint + "/plan.svg"}},
            {"--rates", {"bench", "rates", "--model", golden(), "--rates", checkpoint + "/rates.json"}},
-           {"OUT", {"convert", golden(), checkpoint + "/hf"}},
+           {"OUT", {"convert", golden(), checkpoint + "/a/hf/"}},
            {"--to", {"report", folder.path("run"), "--to", checkpoint + "/report.html"}}})
     expect_message(run_command(tessera(command)), 2,
                    {name + " " + command.back() + " is in a checkpoint, which has its own files alone"});

@@ -246,7 +246,8 @@ TEST_P(Strategies, TheLauncherPassesASignalOn) {
   kill(run.pid(), SIGTERM);
   const CommandResult result = run.wait();
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  expect_part(result.err, "the ranks stop after a step, or now before the first; another one ends them at once");
+  expect_part(result.err,
+              "the ranks stop after their current step, or at once if none has begun; another one ends them at once");
   expect_part(result.err, "as SIGTERM asked");
   EXPECT_EQ(result.err.find("tessera: SIGTERM"), std::string::npos) << "said twice:\n" << result.err;
   for (const int rank : ranks)

@@ -72,7 +72,7 @@ TEST(Tokenize, ReplacesItsOwnFilesAndNoOthers) {
 
 TEST(Tokenize, DoesNotWriteIntoACheckpoint) {
   const TempFolder folder;
-  folder.write("index.json", "{}");
+  folder.write("index.json", R"({"crc32c": "00000000",)");
   const std::string out = folder.path("a.bin");
   expect_message(tokenize({"--tokenizer", kTokenizer, folder.write("a.txt", "the text"), out}), 2,
                  {"OUT " + out + " is in a checkpoint, which has its own files alone; give another folder"});

@@ -237,7 +237,7 @@ TEST_F(Signaled, RanksThatAreAskedToStopHaveAllTheTimeTheyNeed) {
         launch_and(trap + kNote + "while :; do sleep 0.05; done", 2, grace_ms, [] { ::kill(::getpid(), SIGTERM); }), 0);
     EXPECT_EQ(failure_, "");
   });
-  expect_log("the ranks stop after a step, or now before the first; another one ends them at once");
+  expect_log("the ranks stop after their current step, or at once if none has begun; another one ends them at once");
 }
 
 TEST_F(Signaled, ASecondRequestToStopKillsTheRanks) {

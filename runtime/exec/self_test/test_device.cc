@@ -90,22 +90,18 @@ class DeviceTest {
   /// Slow work, work that follows it on the same stream, and work on another stream that waits for that.
   void order() {
     std::byte *const source = host_.at(0), *const result = host_.at(kOperandBytes);
-    std::byte *const copied = host_.at(2 * kOperandBytes), *const seen = host_.at(3 * kOperandBytes);
-    *source = *result = *copied = seen[0] = seen[1] = std::byte{0};
-    Look at_source{source, &seen[0]}, at_copied{copied, &seen[1]};
+    look_ = {source, host_.at(2 * kOperandBytes)};
+    *source = *result = *look_.seen = std::byte{0};
     call(device_.api().host_function, works_.get(), &write_late, source);
-    call(device_.api().host_function, works_.get(), &look, &at_source);
+    call(device_.api().host_function, works_.get(), &look, &look_);
     call(device_.api().copy, works_.get(), memory_.at(0), source, uint64_t{1});
-    call(device_.api().copy, works_.get(), copied, memory_.at(0), uint64_t{1});
-    call(device_.api().host_function, works_.get(), &look, &at_copied);
     call(device_.api().event_record, done_.get(), works_.get());
     call(device_.api().stream_wait, reads_.get(), done_.get());
     call(device_.api().copy, reads_.get(), result, memory_.at(0), uint64_t{1});
     call_for(timeout_ms_, device_.api().stream_synchronize, reads_.get(), timeout_ms_);
     call_for(timeout_ms_, device_.api().stream_synchronize, works_.get(), timeout_ms_);
     if (*result != kLate) refuse("a copy", "did not wait for the work before it, on its stream or before an event");
-    for (int i = 0; i < 2; ++i)
-      if (seen[i] != kLate) refuse("a host function", "did not wait for the work before it on its stream");
+    if (*look_.seen != kLate) refuse("a host function", "did not wait for the one before it on its stream");
   }
 
   /// What is captured is not run, and each launch runs it, where the device captures work.
@@ -140,8 +136,8 @@ class DeviceTest {
   }
 
   struct Look {
-    const std::byte* at;
-    std::byte* seen;
+    const std::byte* at = nullptr;
+    std::byte* seen = nullptr;
   };
   static tsr_status look(void* user, tsr_error*) noexcept {
     const Look& one = *static_cast<const Look*>(user);
@@ -194,6 +190,7 @@ class DeviceTest {
   const Device& device_;
   const int64_t timeout_ms_;
   Arena host_, memory_;
+  Look look_;
   std::vector<Arena> workspaces_;
   std::vector<KernelHandle> kernels_;
   const EventHandle done_;
