@@ -1,6 +1,8 @@
 // What is written to standard error while its reader pauses.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -26,11 +28,21 @@ class Reader {
     ::dup2(ends[1], STDERR_FILENO);
     ::close(ends[1]);
     file_ = ends[0];
+    ::fstat(file_, &status_);
   }
   ~Reader() {
     ::dup2(before_, STDERR_FILENO);
     ::close(before_);
     ::close(file_);
+  }
+
+  /// Closes what the process has opened for the pipe beside standard error, as a plugin may.
+  void close_other_descriptors() const {
+    for (int file = STDERR_FILENO + 1; file < 256; ++file) {
+      struct stat status {};
+      const bool is_it = file != file_ && ::fstat(file, &status) == 0 && status.st_ino == status_.st_ino;
+      if (is_it) ::close(file);
+    }
   }
 
   /// The lines up to `last`.
@@ -50,6 +62,7 @@ class Reader {
 
  private:
   int before_, file_ = -1;
+  struct stat status_ {};
   std::string text_;
 };
 
@@ -68,6 +81,12 @@ TEST(KeptLines, AreWrittenWhenTheReaderComesBack) {
     write_standard_error(line(i) + "\n");
     if (i >= kPipeIsFull) write_status("a status line");  // is left out
   }
+  if (::fork() == 0) {  // a copy, which keeps nothing
+    write_what_is_kept(UntilRead::forever);
+    ::_exit(0);
+  }
+  int status = 0;
+  ::wait(&status);
   std::thread writer([] { write_what_is_kept(UntilRead::forever); });
   const std::vector<std::string> lines = reader.read_up_to(line(kNumLines - 1));
   writer.join();
@@ -89,6 +108,11 @@ TEST(KeptLines, AreWrittenWhenTheReaderComesBack) {
   write_standard_error("again\n");
   write_status("a status line\n");
   EXPECT_EQ(reader.read_up_to("a status line").back(), "a status line");
+
+  // A plugin closes the files of the host: the rest is written as if nothing were kept.
+  reader.close_other_descriptors();
+  write_standard_error("the last\n");
+  EXPECT_EQ(reader.read_up_to("the last").back(), "the last");
 }
 
 }  // namespace
