@@ -102,13 +102,15 @@ void train_with_a_reader_that_pauses(const char* comm, int64_t timeout_ms) {
                                         "--timeout-ms=" + std::to_string(timeout_ms)}))
     words.push_back(word);
   Command job(words);
-  EXPECT_TRUE(eventually([&] { return read_metrics(metrics).size() == 100; }));
-  std::this_thread::sleep_for(std::chrono::milliseconds(2 * timeout_ms));
   std::future<CommandResult> result = std::async(std::launch::async, [&] { return job.wait(); });
+  const auto has_ended = [&] { return result.wait_for(std::chrono::seconds(0)) == std::future_status::ready; };
+  EXPECT_TRUE(eventually([&] { return read_metrics(metrics).size() == 100 || has_ended(); }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(2 * timeout_ms));
+  EXPECT_FALSE(has_ended());
   std::string text;
   EXPECT_TRUE(eventually([&] {
     text += pipe.read();
-    return result.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+    return has_ended();
   }));
   text += pipe.read();
   EXPECT_EQ(result.get().exit_code, 0) << text;
