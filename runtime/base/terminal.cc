@@ -21,6 +21,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <mutex>
+#include <thread>
 
 #include "base/concat.h"
 
@@ -112,8 +113,12 @@ class KeptText {
 
   /// Another thread may hold the lock for as long as the reader pauses, at the end of the process.
   void write_all(UntilRead wait) {
-    const std::unique_lock lock(mutex_, kMoment);
-    if (!lock) return;
+    // Not a timed_mutex: GCC 12's thread sanitizer does not see pthread_mutex_clocklock.
+    std::unique_lock lock(mutex_, std::defer_lock);
+    for (const auto end = std::chrono::steady_clock::now() + kMoment; !lock.try_lock();) {
+      if (std::chrono::steady_clock::now() > end) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
     if (wait != UntilRead::forever)
       return write(wait == UntilRead::for_a_moment ? kMoment : std::chrono::milliseconds(0));
     for (std::string_view rest = text_; !rest.empty();) {
@@ -165,7 +170,7 @@ class KeptText {
   int file_ = -1;  // this and what it is: set before there are threads
   pid_t process_ = -1;
   struct stat status_ {};
-  std::timed_mutex mutex_;
+  std::mutex mutex_;
   std::string text_;       // guarded by mutex_
   uint64_t num_lost_ = 0;  // guarded by mutex_: lines that text_ begins with a sentence about
 };
