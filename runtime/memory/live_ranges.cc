@@ -26,7 +26,6 @@
 
 #include "memory/footprint.h"
 #include "program/buffer_index.h"
-#include "program/collective_operands.h"
 
 namespace tessera::host {
 namespace {

@@ -69,6 +69,7 @@ class Interference {
   template <class Visit>
   void unorderable(uint32_t live_range, Visit&& visit) const {
     alive_together(live_range, visit);
+    if (addable_.allows_all()) return;
     const auto allows = [this](uint32_t first, uint32_t second) { return addable_.allows(first, second); };
     earlier(live_range, allows, visit);
     later(live_range, allows, visit);

@@ -24,7 +24,6 @@
 
 #include <algorithm>
 #include <string>
-#include <tuple>
 #include <unordered_map>
 
 #include "program/buffer_index.h"
@@ -246,7 +245,7 @@ AddableWaits::AddableWaits(const Program& program, const VectorClocks& clocks) :
 }
 
 bool AddableWaits::allows(uint32_t first, uint32_t second) const {
-  if (num_shared_.empty() || clocks_.ordered(first, second)) return true;
+  if (allows_all() || clocks_.ordered(first, second)) return true;
   const size_t n = clocks_.num_streams_;
   const uint32_t own = clocks_.stream_[first];
   const auto adds_none = [&](size_t s) {

@@ -37,6 +37,8 @@ class AddableWaits {
   AddableWaits(const Program& program, const VectorClocks& clocks);
   /// True when `second`, which is later in the list, waits for `first` or may be made to; O(streams).
   bool allows(uint32_t first, uint32_t second) const;
+  /// No pair is refused.
+  bool allows_all() const { return num_shared_.empty(); }
 
  private:
   const VectorClocks& clocks_;

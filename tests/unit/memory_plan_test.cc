@@ -7,7 +7,6 @@
 #include <chrono>
 #include <iostream>
 #include <iterator>
-#include <random>
 #include <set>
 
 #include "passes/dependencies.h"

@@ -10,7 +10,6 @@
 #include "support/program_builder.h"
 
 namespace tessera::testing {
-using namespace host;
 
 // Which messages there are: none; sends on a stream of their own, as in a pipeline; of all kinds, on any stream.
 enum class Messages { none, apart, anywhere };
