@@ -20,6 +20,7 @@
 #include "memory/memory_plan.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -109,20 +110,25 @@ void describe_peak(const Program& program, std::span<const LiveRange> live_range
       use.peak_bytes_by_kind[live_range.buffer->kind] += footprint_bytes(*live_range.buffer, 0);
 }
 
-// First finds the smallest arena that waits allow, then one with as few waits as fit below `top`: addresses without a
-// wait are allowed up to a limit only. If they leave gaps too small for the rest, so that the top is exceeded, a lower
-// limit may succeed.
-Addresses place(FirstFit first_fit, double budget) {
-  const uint64_t base = first_fit.base;
-  const auto live = live_bytes(first_fit.program, first_fit.live_ranges, first_fit.guard_bytes);
-  const auto wanted = static_cast<uint64_t>(budget * static_cast<double>(std::ranges::max(live)));
-  Addresses smallest = first_fit(base, UINT64_MAX);
-  const uint64_t top = std::max(base + wanted, smallest.top);
+// With as few waits as fit below `top`: addresses without a wait are allowed up to a limit only. If they leave gaps too
+// small for the rest, so that the top is exceeded, a lower limit may succeed.
+std::optional<Addresses> place_below(FirstFit& first_fit, uint64_t top) {
   for (const double share : kLimits) {
-    const auto limit = base + static_cast<uint64_t>(share * static_cast<double>(top - base));
+    const auto limit = first_fit.base + static_cast<uint64_t>(share * static_cast<double>(top - first_fit.base));
     Addresses addresses = first_fit(limit, top);
     if (addresses.top <= top) return addresses;
   }
+  return std::nullopt;
+}
+
+// Where the budget is too small, the smallest arena that waits allow takes its place.
+Addresses place(FirstFit first_fit, double budget) {
+  const auto live = live_bytes(first_fit.program, first_fit.live_ranges, first_fit.guard_bytes);
+  const uint64_t top = first_fit.base + static_cast<uint64_t>(budget * static_cast<double>(std::ranges::max(live)));
+  if (auto addresses = place_below(first_fit, top)) return *std::move(addresses);
+  Addresses smallest = first_fit(first_fit.base, UINT64_MAX);
+  if (smallest.top > top)
+    if (auto addresses = place_below(first_fit, smallest.top)) return *std::move(addresses);
   return smallest;
 }
 

@@ -39,14 +39,16 @@ namespace detail {
                                      "them on one axis and ddp on the others: --strategy replicate=ddp,shard=fsdp");
 }
 
-/// Finds the cast to the dtype of compute (bf16, fp16), and refuses any other reader: once the values are slices, an
+/// Finds the casts to the dtype of compute (bf16, fp16), and refuses any other reader: once the values are slices, an
 /// action that reads them whole would read past its slice. Exceptions are compute actions, which will read unsharded
 /// copies, and optimizers, which follow their home.
-inline void find_copy(const ProgramView& view, FlatParam& param) {
+inline void find_copies(const ProgramView& view, std::map<uint64_t, FlatParam>& by_value) {
   for (const tsr_action& action : view.actions()) {
     if (is_compute(action) || action.kind == TSR_ACTION_OPTIMIZER) continue;
     for (const tsr_binding& b : ProgramView::bindings(action)) {
-      if (b.buffer != param.value->id) continue;
+      const auto found = by_value.find(b.buffer);
+      if (found == by_value.end()) continue;
+      FlatParam& param = found->second;
       const tsr_binding* to = ProgramView::find_binding(action, kDestination);
       const bool is_whole_cast = action.kind == TSR_ACTION_CAST && b.slot == kSource && to &&
                                  b.num_elements == param.num_elements() && !param.copy;
@@ -93,10 +95,10 @@ inline std::vector<FlatParam> flat_params(const ProgramView& view) {
     param.value = &view.buffer(value);
     detail::add_home(param, home);
   }
+  detail::find_copies(view, by_value);
   std::vector<FlatParam> params;
   for (auto& [id, param] : by_value) {
     std::ranges::stable_sort(param.homes, {}, [](const tsr_home* h) { return role_of(*h, TSR_HOME_VALUE).offset; });
-    detail::find_copy(view, param);
     params.push_back(std::move(param));
   }
   return params;
