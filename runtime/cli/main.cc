@@ -83,6 +83,7 @@ int run_command(const std::vector<std::string>& argv) {
   const auto command = std::ranges::find(commands(), name, &Subcommand::name);
   if (command == commands().end()) refuse_command(name);
   if (::getpid() == 1) announce_ending_signals();  // of a container: default actions do not end it
+  if (name != "doctor") require_descriptors();     // it reports the limit among others
   return command->run(std::span(argv).subspan(2), argv);
 }
 

@@ -8,6 +8,7 @@
 // The starter first plans the whole job, so that a mistake is reported once, before any rank is started.
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <iostream>
 #include <string>
@@ -212,6 +213,10 @@ int start_ranks(const RunFlags& flags, int num_ranks, const std::vector<std::str
   RecordedLog recorded(flags, 0, num_ranks);  // of rank 0, if ranks are threads
   const Log& log = recorded.log;
   if (flags.print_config) return print_config(flags, num_ranks, num_ranks, log);
+  if (std::getenv("TESSERA_STORE_ADDR"))
+    log.warning(
+        "TESSERA_STORE_ADDR has no effect: ranks of --nproc and --mesh meet on this machine; to let ranks of "
+        "several machines meet there, start them with a launcher (docs/launching.md)");
   LaunchRequest request{own_executable(), argv, num_ranks};
   {
     RunSignals signals(true);  // before plugins start threads

@@ -10,8 +10,10 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/concat.h"
 #include "base/ending.h"
 #include "base/terminal.h"
+#include "tessera/error.hpp"
 
 namespace tessera::host {
 namespace {
@@ -93,6 +95,18 @@ void raise_descriptor_limit() {
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
   ::setrlimit(RLIMIT_NOFILE, &limit);  // if it fails, the old limit holds
+}
+
+void require_descriptors() {
+  constexpr rlim_t kNeeded = 16;  // all commands work with 12
+  rlimit limit{};
+  const auto suffices = [&] { return ::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kNeeded; };
+  if (suffices()) return;
+  raise_descriptor_limit();
+  if (suffices()) return;
+  throw Error(TSR_E_RESOURCE_EXHAUSTED,
+              concat("this process may have ", counted(limit.rlim_cur, "file"), " open and needs at least ", kNeeded,
+                     "; raise the limit with ulimit -n"));
 }
 
 }  // namespace tessera::host

@@ -36,5 +36,8 @@ void say_signal(std::string_view before, int signal, std::string_view after);
 /// Raises the limit of open descriptors to what the system allows this user: a store needs a few for each rank, and
 /// many systems start programs with a limit of 1,024.
 void raise_descriptor_limit();
+/// Throws RESOURCE_EXHAUSTED where this process may have too few descriptors for any command: else what lacks one is
+/// blamed, a plugin or a folder that could not be read.
+void require_descriptors();
 
 }  // namespace tessera::host

@@ -80,6 +80,19 @@ TEST(Limits, ARunEndsWhereNoSignalCanBeQueued) {
     EXPECT_EQ(under("-i 0", train({"--steps=1", nproc})).exit_code, 0) << nproc;
 }
 
+// Else a plugin or a folder is blamed that could not be opened.
+TEST(Limits, OfOpenFilesAreSaidByEveryCommand) {
+  const std::vector<std::vector<std::string>> commands = {
+      {"plan", "--model=gpt2"}, {"plugins", "list"}, {"inspect", golden()}, {"bench", "device"}, {"train"}};
+  for (const std::vector<std::string>& command : commands) {
+    const CommandResult run = under("-n 6", tessera(command));
+    EXPECT_EQ(run.exit_code, 1) << command[0];
+    EXPECT_EQ(run.err,
+              "tessera: this process may have 6 files open and needs at least 16; raise the limit with ulimit -n\n");
+  }
+  EXPECT_EQ(under("-S -n 6", plan("gpt2")).exit_code, 0);  // which the program may raise itself
+}
+
 TEST(Limits, PluginsThatFindNoMemorySaySo) {
   const CommandResult run = under("-v 50000", train({"--steps=1"}));
   EXPECT_EQ(run.exit_code, 2);

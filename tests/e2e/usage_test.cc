@@ -153,6 +153,16 @@ TEST(PluginOptions, OfStrategiesOnAxesOfOneRankAreAccepted) {
   }
 }
 
+TEST(Usage, AnAddressForRanksThatAreNotLaunchedIsSaidToHaveNoEffect) {
+  const std::string warning = "TESSERA_STORE_ADDR has no effect: ranks of --nproc and --mesh meet on this machine";
+  for (const char* nproc : {"--nproc=1", "--nproc=2"}) {
+    Command run(train({"--steps=1", nproc}), {{"TESSERA_STORE_ADDR", "node0:29500"}});
+    const CommandResult result = run.wait();
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(result.err.find(warning) != std::string::npos, nproc[8] == '2') << result.err;
+  }
+}
+
 TEST(Usage, ControlCharactersDoNotReachTheTerminal) {
   const TempFolder folder;
   auto config = nlohmann::json::parse(std::ifstream(golden("/config.json")));
