@@ -104,6 +104,20 @@ class DeviceTest {
     if (*look_.seen != kLate) refuse("a host function", "did not wait for the one before it on its stream");
   }
 
+  /// A host function after copies that take far longer than to give it to the stream.
+  void look_after_copies() {
+    constexpr uint64_t kLarge = uint64_t{4} << 20;
+    std::byte* const from = workspaces_.emplace_back(device_, TSR_MEMORY_DEVICE, kLarge).at(0);
+    std::byte* const to = workspaces_.emplace_back(device_, TSR_MEMORY_HOST, kLarge).at(0);
+    look_ = {to + kLarge - 1, host_.at(0)};
+    to[kLarge - 1] = *look_.seen = std::byte{0};
+    call(device_.api().fill, works_.get(), from, std::to_integer<uint32_t>(kLate), kLarge);
+    call(device_.api().copy, works_.get(), to, from, kLarge);
+    call(device_.api().host_function, works_.get(), &look, &look_);
+    call_for(timeout_ms_, device_.api().stream_synchronize, works_.get(), timeout_ms_);
+    if (*look_.seen != kLate) refuse("a host function", "did not wait for the copy before it on its stream");
+  }
+
   /// What is captured is not run, and each launch runs it, where the device captures work.
   void capture() {
     const auto* const table = device_.table<tsr_device_capture>(TSR_DEVICE_CAPTURE);
@@ -245,6 +259,7 @@ void test_device(const Device& device, int64_t timeout_ms) {
   DeviceTest test(device, timeout_ms);
   test.fill();
   test.order();
+  test.look_after_copies();
   test.capture();
   const double tiny = std::ldexp(1.0, -140);  // a denormal
   test.op("add", make_op(TSR_OP_ADD_INTO, 4),
