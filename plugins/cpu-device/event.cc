@@ -1,6 +1,6 @@
-// Events count records: a wait names the record that was the last when it was submitted, so a later one does not
-// affect it. A record completes in its place on the stream, also when the stream has failed, with the error: so
-// streams that wait wake up and fail too (docs/decisions/0004), and never hang.
+// Events count records: a wait names the record that was the last when it was submitted. That nothing waits when an
+// event is recorded again is up to the caller (device.h). A record completes in its place on the stream, also when the
+// stream has failed, with the error: so streams that wait wake up and fail too (docs/decisions/0004), and never hang.
 #include "cpu-device/event.h"
 
 namespace tessera::cpu {

@@ -50,7 +50,12 @@ std::optional<tsr_error> Stream::synchronize(int64_t timeout_ms) {
   std::unique_lock lock(mutex_);
   const uint64_t target = num_submitted_;
   const auto timeout = std::chrono::milliseconds(std::clamp(timeout_ms, int64_t{0}, kMaxTimeoutMs));
-  if (!done_.wait_for(lock, timeout, [&] { return num_done_ >= target; }))
+  const auto is_reached = [&] {
+    if (num_done_ >= target) return true;
+    awaited_ = std::min(awaited_, target);
+    return false;
+  };
+  if (!done_.wait_for(lock, timeout, is_reached))
     throw Error(TSR_E_DEADLINE, "stream " + name_ + ": " + std::to_string(target - num_done_) + " of " +
                                     std::to_string(target) + " operations still pending after " +
                                     std::to_string(timeout_ms) + " ms");
@@ -111,7 +116,9 @@ void Stream::work_until_closed() {
     lock.lock();
     if (error && !error_) error_ = error;
     ++num_done_;
-    if (num_done_ == num_submitted_) done_.notify_all();
+    if (num_done_ < awaited_) continue;
+    awaited_ = UINT64_MAX;  // those that wait for more say so again
+    done_.notify_all();
   }
 }
 

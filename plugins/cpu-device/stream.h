@@ -48,6 +48,7 @@ class Stream final : public DeviceStream {
   WorkQueue queue_;
   uint64_t num_submitted_ = 0;
   uint64_t num_done_ = 0;
+  uint64_t awaited_ = UINT64_MAX;  // the least num_done_ that a synchronize waits for
   bool closing_ = false;
   std::optional<tsr_error> error_;
   std::thread worker_;

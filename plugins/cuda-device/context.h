@@ -18,7 +18,7 @@ class CublasLt;
 class Cudnn;
 
 /// An error in the data, which only a kernel can find. It is written into host memory, and the first one fails the
-/// device's streams: the thread that raises num_found from 0 writes it, `code` last.
+/// device's streams (ErrorTracker): the thread that raises num_found from 0 writes it, `code` last.
 struct Fault {
   int code;  // 0 or kFault*
   int value;

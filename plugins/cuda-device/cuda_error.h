@@ -14,8 +14,8 @@ namespace tessera::cuda {
 inline constexpr std::string_view kName = "cuda-device";
 
 /// RESOURCE_EXHAUSTED for cudaErrorMemoryAllocation, UNAVAILABLE when there is no device or driver, DATA_LOSS for those
-/// after which CUDA asks for the end of the process ("any further CUDA work will return the same error"), else
-/// INTERNAL.
+/// after which CUDA asks for the end of the process ("any further CUDA work will return the same error", in
+/// driver_types.h), else INTERNAL.
 inline tsr_status status_of(cudaError_t error) {
   switch (error) {
     case cudaErrorMemoryAllocation:
@@ -38,6 +38,12 @@ inline tsr_status status_of(cudaError_t error) {
     case cudaErrorInvalidAddressSpace:
     case cudaErrorInvalidPc:
     case cudaErrorLaunchFailure:
+    case cudaErrorMpsClientTerminated:
+    case cudaErrorExternalDevice:
+#if CUDART_VERSION >= 13000
+    case cudaErrorContained:
+    case cudaErrorTensorMemoryLeak:
+#endif
       return TSR_E_DATA_LOSS;
     default:
       return TSR_E_INTERNAL;

@@ -43,15 +43,39 @@ void Clock::merge(const Clock& other) {
     tickets_[i] = std::max(tickets_[i], other.tickets_[i]);
 }
 
+// A fault does not say which stream's kernel wrote it. So it is that of all streams there are, and of what is ordered
+// after any of them, and a stream that is made later is free of it. A kernel of an old stream that is still running
+// then may report once more; that fails the new stream too, which is too much, but loses nothing.
+uint32_t ErrorTracker::add_stream() {
+  look_for_fault();
+  const std::lock_guard lock(mutex_);
+  if (saw_fault_) {
+    auto* fault = static_cast<volatile Fault*>(fault_);
+    fault->code = 0;
+    std::atomic_thread_fence(std::memory_order_release);
+    fault->num_found = 0;
+    saw_fault_ = false;
+  }
+  return num_streams_.fetch_add(1, std::memory_order_relaxed);
+}
+
+bool ErrorTracker::Failure::is_before(const Clock& clock) const {
+  if (of == Of::device) return true;
+  if (of == Of::work) return ticket <= clock[stream];
+  for (uint32_t old = 0; old < stream; ++old)
+    if (clock[old] > 0) return true;
+  return false;
+}
+
 void ErrorTracker::fail(const Work& work, const tsr_error& error) {
   const std::lock_guard lock(mutex_);
-  failures_.push_back({false, work.stream, work.ticket, error});
+  failures_.push_back({Failure::Of::work, work.stream, work.ticket, error});
   any_.store(true, std::memory_order_release);
 }
 
 void ErrorTracker::fail_device(const tsr_error& error) {
   const std::lock_guard lock(mutex_);
-  failures_.push_back({true, 0, 0, error});
+  failures_.push_back({Failure::Of::device, 0, 0, error});
   any_.store(true, std::memory_order_release);
 }
 
@@ -61,7 +85,7 @@ std::optional<tsr_error> ErrorTracker::first_before(const Clock& clock) {
   if (!any_.load(std::memory_order_acquire)) return std::nullopt;
   const std::lock_guard lock(mutex_);
   for (const Failure& failure : failures_)
-    if (failure.is_device || failure.ticket <= clock[failure.stream]) return failure.error;
+    if (failure.is_before(clock)) return failure.error;
   return std::nullopt;
 }
 
@@ -73,7 +97,7 @@ void ErrorTracker::look_for_fault() {
   const std::lock_guard lock(mutex_);
   if (saw_fault_) return;
   saw_fault_ = true;
-  Failure failure{true, 0, 0, {}};
+  Failure failure{Failure::Of::streams, num_streams_.load(std::memory_order_relaxed), 0, {}};
   fill_error(&failure.error, fault->code == kFaultStep ? TSR_E_FAILED_PRECONDITION : TSR_E_INVALID_ARGUMENT, kName,
              sentence({fault->code, fault->value, fault->position, fault->limit}));
   failures_.push_back(failure);

@@ -14,7 +14,8 @@
 namespace tessera::cuda {
 
 /// What is ordered before a point: for each stream, the ticket of its last such work. Tickets are numbered from 1 on
-/// each stream and given to the work that may fail by itself: host functions, and launches of graphs that hold some.
+/// each stream. The first is given to its creation, the others to the work that may fail by itself: host functions, and
+/// launches of graphs that hold some.
 class Clock {
  public:
   uint64_t operator[](uint32_t stream) const { return stream < tickets_.size() ? tickets_[stream] : 0; }
@@ -38,10 +39,10 @@ struct Work {
 class ErrorTracker {
  public:
   /// `fault` is written by kernels and outlives this.
-  explicit ErrorTracker(const Fault* fault) : fault_(fault) {}
+  explicit ErrorTracker(Fault* fault) : fault_(fault) {}
 
-  /// The index of a new stream in clocks.
-  uint32_t add_stream() noexcept { return num_streams_.fetch_add(1, std::memory_order_relaxed); }
+  /// The index of a new stream in clocks. Kernels may report a fault anew. [control-thread]
+  uint32_t add_stream();
   /// The work failed. What is ordered after it fails too.
   void fail(const Work& work, const tsr_error& error);
   /// The device failed: all of its streams are failed from now on.
@@ -52,16 +53,19 @@ class ErrorTracker {
   void run(const Work& work, tsr_host_function function, void* user) noexcept;
 
  private:
+  /// Of a work; of all streams below `stream`, one of which has run a kernel that found wrong data; or of the device.
   struct Failure {
-    bool is_device = false;
+    enum class Of { work, streams, device } of;
     uint32_t stream = 0;
     uint64_t ticket = 0;
     tsr_error error{};
+
+    bool is_before(const Clock& clock) const;
   };
 
   void look_for_fault();
 
-  const Fault* const fault_;
+  Fault* const fault_;
   std::atomic<uint32_t> num_streams_{0};
   std::atomic<bool> any_{false};
   std::mutex mutex_;

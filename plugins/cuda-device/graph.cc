@@ -18,18 +18,22 @@ void GraphCallbacks::add(cudaStream_t stream, tsr_host_function function, void* 
 void GraphCallbacks::begin_launch(const Work& work) {
   const std::lock_guard lock(mutex_);
   launches_.push_back({work, callbacks_.size()});
+  in_flight_.submit(callbacks_.size());
 }
 
 void GraphCallbacks::cancel_launch() {
   const std::lock_guard lock(mutex_);
   launches_.pop_back();
+  in_flight_.cancel(callbacks_.size());
 }
 
 void CUDART_CB GraphCallbacks::run(void* argument) noexcept {
   const auto& call = *static_cast<const Call*>(argument);
   GraphCallbacks& owner = *call.owner;
+  owner.in_flight_.begin();
   owner.errors_.run(owner.current(), call.function, call.user);
   owner.end_run();
+  owner.in_flight_.end();
 }
 
 // The oldest launch: later ones start when it has ended.

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 
+#include "cuda-device/calls_in_flight.h"
 #include "cuda-device/error_tracker.h"
 
 namespace tessera::cuda {
@@ -15,6 +16,7 @@ namespace tessera::cuda {
 class GraphCallbacks {
  public:
   explicit GraphCallbacks(ErrorTracker& errors) : errors_(errors) {}
+  ~GraphCallbacks() { in_flight_.wait(); }
   GraphCallbacks(const GraphCallbacks&) = delete;
   GraphCallbacks& operator=(const GraphCallbacks&) = delete;
 
@@ -43,6 +45,7 @@ class GraphCallbacks {
 
   ErrorTracker& errors_;
   std::deque<Call> callbacks_;  // they do not move
+  CallsInFlight in_flight_;
   std::mutex mutex_;
   std::deque<Launch> launches_;  // under mutex_: those with functions left, oldest first; they do not move
 };

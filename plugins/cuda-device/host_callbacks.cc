@@ -3,25 +3,21 @@
 // that serves all streams, so it must neither wait nor call CUDA.
 #include "cuda-device/host_callbacks.h"
 
-#include <thread>
-
 #include "cuda-device/cuda_error.h"
 
 namespace tessera::cuda {
-
-// On a failed device a stream counts as done while its last function may still be running.
-HostCallbacks::~HostCallbacks() {
-  while (num_running_.load(std::memory_order_acquire) > 0)
-    std::this_thread::yield();
-}
 
 void HostCallbacks::enqueue(cudaStream_t stream, tsr_host_function function, void* user, const Work& work) {
   Call* call = take();
   call->function = function;
   call->user = user;
   call->work = work;
+  in_flight_.submit(1);
   const cudaError_t error = cudaLaunchHostFunc(stream, &HostCallbacks::run, call);
-  if (error != cudaSuccess) give_back(call);
+  if (error != cudaSuccess) {
+    in_flight_.cancel(1);
+    give_back(call);
+  }
   check(error, "cudaLaunchHostFunc");
 }
 
@@ -45,10 +41,10 @@ void HostCallbacks::give_back(Call* call) {
 void CUDART_CB HostCallbacks::run(void* argument) noexcept {
   auto* call = static_cast<Call*>(argument);
   HostCallbacks& owner = *call->owner;
-  owner.num_running_.fetch_add(1, std::memory_order_relaxed);
+  owner.in_flight_.begin();
   owner.errors_.run(call->work, call->function, call->user);
   owner.give_back(call);
-  owner.num_running_.fetch_sub(1, std::memory_order_release);
+  owner.in_flight_.end();
 }
 
 }  // namespace tessera::cuda

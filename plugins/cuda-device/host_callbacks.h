@@ -3,11 +3,11 @@
 
 #include <cuda_runtime_api.h>
 
-#include <atomic>
 #include <deque>
 #include <mutex>
 #include <vector>
 
+#include "cuda-device/calls_in_flight.h"
 #include "cuda-device/error_tracker.h"
 
 namespace tessera::cuda {
@@ -16,7 +16,7 @@ class HostCallbacks {
  public:
   explicit HostCallbacks(ErrorTracker& errors) : errors_(errors) {}
   /// The stream's work is done. Functions that CUDA dropped, as it does once the device has failed, are forgotten.
-  ~HostCallbacks();
+  ~HostCallbacks() { in_flight_.wait(); }
   HostCallbacks(const HostCallbacks&) = delete;
   HostCallbacks& operator=(const HostCallbacks&) = delete;
 
@@ -36,7 +36,7 @@ class HostCallbacks {
   static void CUDART_CB run(void* call) noexcept;
 
   ErrorTracker& errors_;
-  std::atomic<int> num_running_{0};
+  CallsInFlight in_flight_;
   std::mutex mutex_;
   // Under mutex_. A deque: calls do not move. Those that have run are used again.
   std::deque<Call> callbacks_;

@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "base/concat.h"
 #include "tessera/error.hpp"
@@ -24,21 +25,6 @@ namespace {
 [[noreturn]] void fail(const char* what, const std::string& path) {
   throw Error(TSR_E_UNAVAILABLE, concat("cannot ", what, " ", path, ": ", std::strerror(errno)));
 }
-
-/// An open descriptor that is closed in the end.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 void write_all(int fd, std::string_view text, const std::string& path) {
   while (!text.empty()) {
@@ -56,26 +42,38 @@ std::string folder_of(const std::string& path) {
 }
 
 void sync_folder(const std::string& folder) {
-  const Descriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (opened.get() < 0) fail("open the folder", folder);
-  if (::fsync(opened.get()) != 0) fail("sync the folder", folder);
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) fail("open the folder", folder);
+  const int error = ::fsync(descriptor) == 0 ? 0 : errno;
+  ::close(descriptor);
+  errno = error;
+  if (error != 0) fail("sync the folder", folder);
+}
+
+// O_EXCL: a link of that name must not lead the data to another file.
+PartialFile::PartialFile(std::string path, std::string partial) : path_(std::move(path)), partial_(std::move(partial)) {
+  ::unlink(partial_.c_str());
+  descriptor_ = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) fail("create", partial_);
+}
+
+PartialFile::~PartialFile() {
+  if (descriptor_ < 0) return;
+  ::close(descriptor_);
+  ::unlink(partial_.c_str());
+}
+
+void PartialFile::commit() {
+  if (::fsync(descriptor_) != 0) fail("sync", partial_);
+  if (std::rename(partial_.c_str(), path_.c_str()) != 0) fail("rename", partial_);
+  ::close(std::exchange(descriptor_, -1));
+  sync_folder(folder_of(path_));
 }
 
 void write_durably(const std::string& path, std::string_view text) {
-  const std::string partial = path + ".partial";
-  {
-    const Descriptor file(::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666));
-    if (file.get() < 0) fail("create", partial);
-    try {
-      write_all(file.get(), text, partial);
-      if (::fsync(file.get()) != 0) fail("sync", partial);
-      if (std::rename(partial.c_str(), path.c_str()) != 0) fail("rename", partial);
-    } catch (const Error&) {
-      ::unlink(partial.c_str());
-      throw;
-    }
-  }
-  sync_folder(folder_of(path));
+  PartialFile file(path);
+  write_all(file.descriptor(), text, file.path());
+  file.commit();
 }
 
 }  // namespace tessera::host

@@ -1,17 +1,17 @@
 // Opens output files without destroying anything (decision 0023). Files are compared by device and inode, not by name,
 // so a link to the training data is recognized; a file is ours if it begins like our output. The check runs twice:
 // before the start, without opening anything for writing, so that a wrong path fails before an hour of planning, and
-// again when the file is opened. A file that is replaced stays until the new one is whole (rename).
+// again when the file is opened. A file that is replaced stays until the new one is whole (decision 0058).
 
 #include "base/output_file.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -132,24 +132,27 @@ std::string why_not_open(const std::string& path, int error) {
 }
 
 /// Where a file can be made that then takes the name of this one: its folder, if it is or may become a plain file.
-/// Empty: it is written in its place, as are a FIFO, a terminal, and what a descriptor of some process has open.
+/// Empty: it is written in its place, as are a FIFO, a terminal, what a descriptor of some process has open, and a file
+/// beside which this user may make none or whose name leaves no room for more letters.
 std::string path_to_replace(const std::string& path) {
+  constexpr size_t kMoreLetters = sizeof ".2147483647.partial";
   std::error_code error;
-  const fs::path folder = fs::absolute(path, error).parent_path();
-  if (folder == "/dev" || lies_in(folder, "/proc")) return "";
+  fs::path real = fs::absolute(path, error);
+  if (real.parent_path() == "/dev" || lies_in(real.parent_path(), "/proc")) return "";
   struct stat file {};
-  if (::stat(path.c_str(), &file) != 0) return path;
-  if (!S_ISREG(file.st_mode)) return "";
-  const fs::path real = fs::canonical(path, error);  // a link stays one
-  return error ? "" : real.string();
+  const bool is_new = ::stat(path.c_str(), &file) != 0;
+  if (!is_new && !S_ISREG(file.st_mode)) return "";
+  if (!is_new) real = fs::canonical(path, error);  // a link stays one
+  const bool may_make_one = ::faccessat(AT_FDCWD, real.parent_path().c_str(), W_OK | X_OK, AT_EACCESS) == 0;
+  return !error && may_make_one && real.filename().string().size() + kMoreLetters <= NAME_MAX ? real.string() : "";
 }
 
-/// Beside `path`, with the permissions of that file, if there is one. -1: it cannot be made.
-int open_partial(const std::string& partial, const std::string& path) {
-  const int descriptor = ::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+/// Beside `path`, with the permissions of that file, if there is one.
+std::unique_ptr<PartialFile> make_partial(const std::string& path) {
+  auto partial = std::make_unique<PartialFile>(path, concat(path, ".", ::getpid(), ".partial"));
   struct stat old {};
-  if (descriptor >= 0 && ::stat(path.c_str(), &old) == 0) static_cast<void>(::fchmod(descriptor, old.st_mode & 07777));
-  return descriptor;
+  if (::stat(path.c_str(), &old) == 0) static_cast<void>(::fchmod(partial->descriptor(), old.st_mode & 07777));
+  return partial;
 }
 
 int open_output(const Output& output, bool append) {
@@ -187,6 +190,16 @@ std::string refusal_of(const Output& output) {
   return why.empty() ? "" : concat(name_of(output), " ", why);
 }
 
+/// Does it; what it throws names this output too.
+template <class Work>
+auto OutputFile::named(Work&& work) const {
+  try {
+    return work();
+  } catch (const Error& error) {
+    throw Error(error.code(), concat(name_, " cannot be written: ", error.what()));
+  }
+}
+
 OutputFile::OutputFile(const Output& output) : name_(name_of(output)) {
   if (is_standard_output(output.path)) {
     descriptor_ = STDOUT_FILENO;
@@ -197,19 +210,13 @@ OutputFile::OutputFile(const Output& output) : name_(name_of(output)) {
   const bool is_file = fs::is_regular_file(output.path, none);
   const bool append = output.old == Output::Old::append && !(output.overwrite && is_file && !is_ours(output));
   ends_in_half_line_ = append && is_file && is_cut(output.path);
-  if (output.old == Output::Old::replace) path_ = path_to_replace(output.path);
-  if (!path_.empty()) {
-    partial_path_ = concat(path_, ".", ::getpid(), ".partial");
-    descriptor_ = open_partial(partial_path_, path_);
-    if (descriptor_ >= 0) return;
-    partial_path_.clear();  // a folder in which no file may be made has one that may be written
-  }
-  descriptor_ = open_output(output, append);
+  const std::string replaced = output.old == Output::Old::replace ? path_to_replace(output.path) : "";
+  if (!replaced.empty()) partial_ = named([&] { return make_partial(replaced); });
+  descriptor_ = partial_ ? partial_->descriptor() : open_output(output, append);
 }
 
 OutputFile::~OutputFile() {
-  if (descriptor_ > STDERR_FILENO) ::close(descriptor_);
-  if (!partial_path_.empty()) ::unlink(partial_path_.c_str());
+  if (!partial_ && descriptor_ > STDERR_FILENO) ::close(descriptor_);
 }
 
 void OutputFile::fail() const {
@@ -228,9 +235,7 @@ void OutputFile::write(std::string_view bytes) {
 }
 
 void OutputFile::commit() {
-  if (partial_path_.empty()) return;
-  if (::fsync(descriptor_) != 0 || ::rename(partial_path_.c_str(), path_.c_str()) != 0) fail();
-  partial_path_.clear();
+  if (partial_) named([&] { partial_->commit(); });
 }
 
 void write_output(const Output& output, std::initializer_list<std::string_view> parts) {

@@ -4,9 +4,12 @@
 
 #include <functional>
 #include <initializer_list>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/durable_file.h"
 
 namespace tessera::host {
 
@@ -64,9 +67,11 @@ class OutputFile {
 
  private:
   [[noreturn]] void fail() const;
+  template <class Work>
+  auto named(Work&& work) const;
 
-  std::string name_;                 // "--metrics m.jsonl"
-  std::string path_, partial_path_;  // partial_path_ is empty where the file is written in its place
+  std::string name_;                      // "--metrics m.jsonl"
+  std::unique_ptr<PartialFile> partial_;  // none where the file is written in its place
   int descriptor_ = -1;
   bool ends_in_half_line_ = false;
 };

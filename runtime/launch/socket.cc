@@ -28,6 +28,10 @@ using std::chrono::milliseconds;
 // Between attempts to connect. A server that starts is found this soon, and one that is not there costs little.
 constexpr milliseconds kRetryPause(50);
 
+// What one of several addresses may take in the first round; twice that in the next, and so on. One that drops packets,
+// as IPv6 does in some networks, must not use up the time of the others (RFC 8305 has them overlap).
+constexpr milliseconds kFirstAttempt(2000);
+
 struct FreeAddresses {
   void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
 };
@@ -54,8 +58,8 @@ bool wait_for(int fd, short events, Deadline deadline) {
     pollfd wanted{fd, events, 0};
     const int ready = ::poll(&wanted, 1, remaining_ms(deadline));
     if (ready > 0) return true;
-    if (ready == 0) return false;
-    if (errno != EINTR)
+    if (ready == 0 && remaining_ms(deadline) == 0) return false;  // else it was the longest wait of remaining_ms
+    if (ready < 0 && errno != EINTR)
       throw Error(TSR_E_UNAVAILABLE, concat("waiting for a connection failed: ", std::strerror(errno)));
   }
 }
@@ -99,7 +103,7 @@ Deadline deadline_in(int64_t timeout_ms) {
 
 int remaining_ms(Deadline deadline) {
   const auto left = std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now()).count();
-  return static_cast<int>(std::clamp<int64_t>(left, 0, 1'000'000'000));
+  return static_cast<int>(std::clamp<int64_t>(left, 0, kLongestWaitMs));
 }
 
 Socket::~Socket() {
@@ -129,6 +133,7 @@ Socket Socket::listen(const std::string& address, uint16_t port) {
 Socket Socket::connect(const std::string& host, uint16_t port, Deadline deadline, Refused refused) {
   int error = ETIMEDOUT;
   std::string unresolved;
+  milliseconds attempt = kFirstAttempt;
   do {
     Addresses list;
     try {
@@ -139,8 +144,10 @@ Socket Socket::connect(const std::string& host, uint16_t port, Deadline deadline
       unresolved = of_name.what();
     }
     for (const addrinfo* address = list.get(); address; address = address->ai_next) {
+      const bool is_only_one = !list->ai_next;
+      const Deadline until = is_only_one ? deadline : std::min(deadline, std::chrono::steady_clock::now() + attempt);
       Socket socket = open_socket(*address);
-      error = try_connect(socket, *address, deadline);
+      error = try_connect(socket, *address, until);
       if (error == 0 && is_own_echo(socket)) error = ECONNREFUSED;
       if (error != 0) continue;
       const int one = 1;
@@ -148,6 +155,7 @@ Socket Socket::connect(const std::string& host, uint16_t port, Deadline deadline
       return socket;
     }
     if (error == ECONNREFUSED && refused == Refused::no_more) break;
+    attempt *= 2;
     std::this_thread::sleep_for(std::min(kRetryPause, milliseconds(remaining_ms(deadline))));
   } while (std::chrono::steady_clock::now() < deadline);
   if (!unresolved.empty()) throw Error(TSR_E_UNAVAILABLE, unresolved);

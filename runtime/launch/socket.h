@@ -9,7 +9,9 @@ namespace tessera::host {
 
 using Deadline = std::chrono::steady_clock::time_point;
 Deadline deadline_in(int64_t timeout_ms);
-/// The timeout for poll(2) and similar calls; 0 after the deadline.
+/// The longest that remaining_ms gives: far deadlines are waited for in several calls.
+inline constexpr int64_t kLongestWaitMs = 1000;
+/// The timeout for poll(2) and similar calls, at most kLongestWaitMs; 0 after the deadline.
 int remaining_ms(Deadline deadline);
 
 /// What a refused connection means: the server does not listen yet, or no longer.

@@ -38,7 +38,11 @@ class UringQueue final : public IoQueue {
       throw;
     }
   }
-  ~UringQueue() override { ::io_uring_queue_exit(&ring_); }
+  ~UringQueue() override {
+    while (num_in_flight_ > 0)
+      wait_until(Clock::time_point::max());
+    ::io_uring_queue_exit(&ring_);
+  }
   UringQueue(const UringQueue&) = delete;
   UringQueue& operator=(const UringQueue&) = delete;
 
@@ -50,6 +54,7 @@ class UringQueue final : public IoQueue {
     else
       ::io_uring_prep_read(entry, request.descriptor, request.data, num_bytes, request.offset);
     ::io_uring_sqe_set_data64(entry, slot);
+    ++num_in_flight_;
     const int result = submit();
     if (result == 0) return;
     unsent_ = entry;
@@ -58,6 +63,7 @@ class UringQueue final : public IoQueue {
 
   std::optional<IoCompletion> wait_until(Clock::time_point deadline) override {
     if (!refused_.empty()) {
+      --num_in_flight_;
       const IoCompletion completion = refused_.front();
       refused_.erase(refused_.begin());
       return completion;
@@ -69,6 +75,7 @@ class UringQueue final : public IoQueue {
       if (result == 0 && entry) {
         const IoCompletion completion{static_cast<unsigned>(entry->user_data), entry->res};
         ::io_uring_cqe_seen(&ring_, entry);
+        --num_in_flight_;
         return completion;
       }
       if (Clock::now() >= deadline) return std::nullopt;
@@ -101,6 +108,7 @@ class UringQueue final : public IoQueue {
   }
 
   io_uring ring_{};
+  unsigned num_in_flight_ = 0;         // requests that have not come back, refused ones among them
   io_uring_sqe* unsent_ = nullptr;     // in the ring, refused
   std::vector<IoCompletion> refused_;  // never grows beyond what was reserved
 };

@@ -1,22 +1,17 @@
-// Writes a file all or nothing: data goes into `path`.partial, which is made durable (fsync), renamed, and made durable
-// under its new name (fsync of the folder). POSIX replaces the old file in one step, so a reader or a crash sees one or
-// the other. Tensors with the widest elements come first, so that each is aligned to its element size.
-// The header comes first in the file and has all offsets, so sizes are known before the first value is written, and the
-// values may then come in any order.
+// Writes a file all or nothing (base/durable_file.h). Tensors with the widest elements come first, so that each is
+// aligned to its element size. The header comes first in the file and has all offsets, so sizes are known before the
+// first value is written, and the values may then come in any order.
 
 #include "weights/safetensors_writer.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "base/concat.h"
-#include "base/durable_file.h"
 #include "tessera/error.hpp"
 #include "tessera/ranges.hpp"
 #include "weights/element_conversion.h"
@@ -87,7 +82,7 @@ std::string header_text(const SafetensorsHeader& header, const std::string& path
 
 SafetensorsWriter::SafetensorsWriter(const std::string& path, std::span<const SafetensorsEntry> entries,
                                      const std::map<std::string, std::string>& metadata)
-    : path_(path), partial_path_(path + ".partial"), header_(lay_out(path, entries, metadata)) {
+    : path_(path), header_(lay_out(path, entries, metadata)), partial_(path) {
   const std::string text = header_text(header_, path);
   const uint64_t num_header_bytes = text.size();
   data_begin_ = kLengthBytes + num_header_bytes;
@@ -95,27 +90,11 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path, std::span<const Sa
   for (const auto& entry : header_.tensors)
     num_data_bytes += entry.second.num_bytes;
 
-  // O_NOFOLLOW: a link of that name must not lead the data to another file.
-  fd_ = ::open(partial_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-  if (fd_ < 0) fail("create", partial_path_);
-  try {
-    if (::ftruncate(fd_, static_cast<off_t>(data_begin_ + num_data_bytes)) != 0) fail("make room in", partial_path_);
-    file_ = std::make_unique<WriteBehind>(partial_path_, fd_);
-    file_->write(0, std::as_bytes(std::span(&num_header_bytes, 1)));
-    file_->write(kLengthBytes, std::as_bytes(std::span(text)));
-  } catch (...) {
-    file_.reset();
-    ::close(fd_);
-    ::unlink(partial_path_.c_str());
-    throw;
-  }
-}
-
-SafetensorsWriter::~SafetensorsWriter() {
-  if (fd_ < 0) return;
-  file_.reset();
-  ::close(fd_);
-  ::unlink(partial_path_.c_str());
+  const int fd = partial_.descriptor();
+  if (::ftruncate(fd, static_cast<off_t>(data_begin_ + num_data_bytes)) != 0) fail("make room in", partial_.path());
+  file_ = std::make_unique<WriteBehind>(partial_.path(), fd);
+  file_->write(0, std::as_bytes(std::span(&num_header_bytes, 1)));
+  file_->write(kLengthBytes, std::as_bytes(std::span(text)));
 }
 
 const SafetensorsTensor& SafetensorsWriter::tensor(std::string_view name) const {
@@ -141,13 +120,8 @@ void SafetensorsWriter::write(std::string_view name, uint64_t offset, std::span<
 }
 
 void SafetensorsWriter::commit() {
-  // What was written in the background has to be there before fsync can make it durable.
-  file_->finish();
-  if (::fsync(fd_) != 0) fail("sync", partial_path_);
-  if (std::rename(partial_path_.c_str(), path_.c_str()) != 0) fail("rename", partial_path_);
-  ::close(fd_);
-  fd_ = -1;
-  sync_folder(folder_of(path_));
+  file_->finish();  // what was written in the background has to be there before it can be made durable
+  partial_.commit();
 }
 
 }  // namespace tessera::host

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/durable_file.h"
 #include "storage/write_behind.h"
 #include "weights/safetensors_header.h"
 
@@ -31,9 +32,6 @@ class SafetensorsWriter {
   /// a duplicate or reserved name, an unknown dtype or a size beyond 64 bits, UNAVAILABLE with the system's reason.
   SafetensorsWriter(const std::string& path, std::span<const SafetensorsEntry> entries,
                     const std::map<std::string, std::string>& metadata);
-  SafetensorsWriter(const SafetensorsWriter&) = delete;
-  SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
-  ~SafetensorsWriter();
 
   /// Puts `elements`, raw and little-endian in the tensor's dtype, at element `offset` of the tensor. What is never
   /// written is zero. Throws NOT_FOUND, INVALID_ARGUMENT (beyond the tensor), UNAVAILABLE.
@@ -49,11 +47,10 @@ class SafetensorsWriter {
   const SafetensorsTensor& tensor(std::string_view name) const;
 
   std::string path_;
-  std::string partial_path_;
   SafetensorsHeader header_;
   uint64_t data_begin_ = 0;
-  int fd_ = -1;
-  std::unique_ptr<WriteBehind> file_;
+  PartialFile partial_;
+  std::unique_ptr<WriteBehind> file_;  // last: it writes to partial_ until it is destroyed
 };
 
 }  // namespace tessera::host

@@ -2,10 +2,13 @@
 #include "cpu-device/stream.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstring>
+#include <fstream>
 #include <future>
+#include <iterator>
 #include <numeric>
 #include <thread>
 #include <vector>
@@ -43,6 +46,33 @@ struct CallbackKernel final : Kernel {
 struct ThrowingKernel final : Kernel {
   void run(void* const*) override { throw Error(TSR_E_INTERNAL, "the kernel does not like this"); }
 };
+
+bool is_asleep(pid_t thread) {
+  std::ifstream stat("/proc/self/task/" + std::to_string(thread) + "/stat");
+  const std::string text(std::istreambuf_iterator<char>(stat), {});
+  const size_t state = text.rfind(") ");
+  return state != std::string::npos && text[state + 2] == 'S';
+}
+
+TEST(CpuStream, SynchronizeDoesNotWaitForLaterWork) {
+  Stream stream("test", 1);
+  std::atomic<pid_t> waiter{0};
+  std::promise<void> release;
+  auto later = [&] { release.get_future().wait(); };
+  auto first = [&] {  // submits the later work when the other thread waits for this alone
+    EXPECT_TRUE(testing::eventually([&] { return waiter > 0 && is_asleep(waiter); }));
+    run_on(stream, later);
+  };
+  run_on(stream, first);
+  auto synchronized = std::async(std::launch::async, [&] {
+    waiter = ::gettid();
+    return stream.synchronize(testing::kNeverMs);
+  });
+  EXPECT_EQ(synchronized.wait_for(testing::kPatience), std::future_status::ready);
+  release.set_value();
+  EXPECT_FALSE(synchronized.get());
+  EXPECT_FALSE(stream.synchronize(kPatienceMs));
+}
 
 TEST(CpuStream, RunsWorkFirstInFirstOut) {
   Stream stream("test", 1);

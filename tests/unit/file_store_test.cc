@@ -1,11 +1,16 @@
 #include "storage/file_store.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <array>
+#include <future>
 #include <random>
+#include <system_error>
 #include <thread>
 
+#include "storage/uring_queue.h"
 #include "support/expect_error.h"
 #include "support/store_files.h"
 #include "support/temp_folder.h"
@@ -271,6 +276,27 @@ TEST_P(FileStoreTest, RangesOutsideOfTheStoreAreRefused) {
 
 INSTANTIATE_TEST_SUITE_P(Engines, FileStoreTest, ::testing::Values(IoEngine::uring, IoEngine::threads),
                          [](const auto& engine) { return engine.param == IoEngine::uring ? "Uring" : "Threads"; });
+
+// Its memory is the kernel's until then.
+TEST(UringQueue, WaitsForWhatIsInFlight) {
+  std::unique_ptr<IoQueue> queue;
+  try {
+    queue = make_uring_queue();
+  } catch (const std::system_error& error) {
+    GTEST_SKIP() << error.what();
+  }
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  std::byte byte{0};
+  queue->start(0, {.descriptor = ends[0], .offset = 0, .data = &byte, .num_bytes = 1, .is_write = false});
+  auto closed = std::async(std::launch::async, [&] { queue.reset(); });
+  EXPECT_EQ(closed.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
+  EXPECT_EQ(::write(ends[1], "x", 1), 1);
+  closed.get();
+  EXPECT_EQ(byte, std::byte{'x'});
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
 
 }  // namespace
 }  // namespace tessera::testing

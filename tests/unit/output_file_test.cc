@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <climits>
 #include <csignal>
 
 #include "support/child_process.h"
@@ -64,6 +65,28 @@ TEST(OutputFile, TheOldOneStaysUntilTheNewOneIsWhole) {
   EXPECT_EQ(std::filesystem::status(path).permissions(),
             std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
   EXPECT_EQ(num_files(), 2);
+}
+
+// Of a process that was killed, in a container where the next one has its number.
+TEST(OutputFile, WhatAKilledProcessLeftIsReplaced) {
+  const TempFolder folder;
+  const std::string path = folder.write("old", "ours 1");
+  folder.write("old." + std::to_string(::getpid()) + ".partial", "ours, of a process that was killed");
+  {
+    OutputFile file(output(path));
+    file.write("ours, half");
+    EXPECT_EQ(file_bytes(path), "ours 1");
+  }
+  write_output(output(path), {"ours 2"});
+  EXPECT_EQ(file_bytes(path), "ours 2");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
+}
+
+TEST(OutputFile, ALongNameIsWrittenInItsPlace) {
+  const TempFolder folder;
+  const std::string path = folder.write(std::string(NAME_MAX, 'n'), "ours 1");
+  write_output(output(path), {"ours 2"});
+  EXPECT_EQ(file_bytes(path), "ours 2");
 }
 
 // A file that may be written in a folder that may not, and what others have open, are written in their place.

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <vector>
@@ -17,23 +18,26 @@
 namespace tessera::gloo_comm {
 namespace {
 
-Error exhausted(const std::string& where, int error, int num_open, int num_more) {
-  rlimit limit{};
-  getrlimit(RLIMIT_NOFILE, &limit);
-  const std::string text = error == EMFILE
-                               ? ": this process may have " + std::to_string(limit.rlim_cur) +
-                                     " files open and needs at least " + std::to_string(num_open + num_more) + " (" +
-                                     std::to_string(num_more) +
-                                     " of them for this communicator's connections); raise the limit with ulimit -n"
-                               : std::string(": no more files can be opened on this machine: ") + std::strerror(error);
-  return Error(TSR_E_RESOURCE_EXHAUSTED, where + text);
-}
-
-int num_open_files() {
+/// Counted without opening anything, as /proc/self/fd would.
+int num_open_files(const rlimit& limit) {
+  constexpr rlim_t kHighest = 65536;  // some containers allow a billion
   int num_open = 0;
-  for (int fd = 0, end = getdtablesize(); fd < end; ++fd)
+  const auto end = static_cast<int>(std::min<rlim_t>(limit.rlim_cur, kHighest));
+  for (int fd = 0; fd < end; ++fd)
     if (fcntl(fd, F_GETFD) != -1) ++num_open;
   return num_open;
+}
+
+Error exhausted(const std::string& where, int error, int num_more) {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  const std::string text =
+      error == EMFILE
+          ? ": this process may have " + std::to_string(limit.rlim_cur) + " files open and needs at least " +
+                std::to_string(num_open_files(limit) + num_more) + " (" + std::to_string(num_more) +
+                " of them for this communicator's connections); raise the limit with ulimit -n"
+          : std::string(": no more files can be opened on this machine: ") + std::strerror(error);
+  return Error(TSR_E_RESOURCE_EXHAUSTED, where + text);
 }
 
 }  // namespace
@@ -50,13 +54,13 @@ int require_descriptors(const std::string& where, int num_more, int num_wished) 
   }
   const int num_left = static_cast<int>(spare.size()) - num_more;
   spare.clear();
-  if (num_left < 0) throw exhausted(where, error, num_open_files(), num_more);
+  if (num_left < 0) throw exhausted(where, error, num_more);
   return num_left;
 }
 
 Error too_few_descriptors(const std::string& where, int num_more) {
   const int error = errno;  // before counting changes it
-  return exhausted(where, error, num_open_files(), num_more);
+  return exhausted(where, error, num_more);
 }
 
 }  // namespace tessera::gloo_comm

@@ -1,0 +1,67 @@
+// Sockets with deadlines: that a far one is waited for, and that a name's addresses share it.
+#include "launch/socket.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+
+#include <future>
+#include <thread>
+
+#include "support/child_process.h"
+#include "support/patience.h"
+#include "support/temp_folder.h"
+#include "tessera/error.hpp"
+
+namespace tessera::host {
+namespace {
+
+using testing::ChildProcess;
+using testing::kPatienceMs;
+using testing::TempFolder;
+
+// A rank that is told of nothing for days has not lost its store.
+TEST(Socket, OutlastsTheLongestSingleWait) {
+  const Socket listener = Socket::listen("127.0.0.1", 0);
+  const Socket here = Socket::connect("127.0.0.1", listener.local_port(), deadline_in(kPatienceMs));
+  Socket there;
+  ASSERT_TRUE(testing::eventually([&] { return (there = listener.accept()).fd() >= 0; }));
+  EXPECT_EQ(remaining_ms(deadline_in(int64_t{1} << 40)), kLongestWaitMs);
+  auto writer = std::async(std::launch::async, [&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(kLongestWaitMs + 100));
+    there.write("x", 1, deadline_in(kPatienceMs));
+  });
+  char byte = 0;
+  here.read(&byte, 1, deadline_in(int64_t{1} << 40));
+  EXPECT_EQ(byte, 'x');
+}
+
+/// In this process, `twofold` has two addresses; false where that takes rights that it does not have.
+bool name_two_addresses(const std::string& hosts) {
+  return ::unshare(CLONE_NEWNS) == 0 && ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+         ::mount(hosts.c_str(), "/etc/hosts", nullptr, MS_BIND, nullptr) == 0;
+}
+
+// As IPv6 in some networks: packets to the first address are dropped, which is not refusing.
+TEST(Socket, AnAddressThatDoesNotAnswerLeavesTimeForTheNext) {
+  const TempFolder folder;
+  const std::string hosts = folder.write("hosts", "127.0.0.1 twofold\n127.0.0.2 twofold\n");
+  ChildProcess child([&](const ChildProcess::Say& say) {
+    if (!name_two_addresses(hosts)) return say("skip");
+    const Socket server = Socket::listen("127.0.0.2", 0), silent = Socket::listen("127.0.0.1", server.local_port());
+    ::listen(silent.fd(), 0);  // its queue holds one connection, and further ones get no answer
+    const Socket first = Socket::connect("127.0.0.1", server.local_port(), deadline_in(kPatienceMs));
+    const auto start = std::chrono::steady_clock::now();
+    const Socket socket = Socket::connect("twofold", server.local_port(), deadline_in(kPatienceMs));
+    const bool has_waited = std::chrono::steady_clock::now() - start > std::chrono::seconds(1);
+    say(server.accept().fd() < 0 ? "another server" : has_waited ? "connected" : "the first address answered");
+  });
+  const std::string said = child.next_line(2 * kPatienceMs);
+  if (said == "skip") GTEST_SKIP() << "needs the right to mount a file over /etc/hosts";
+  if (said == "the first address answered") GTEST_SKIP() << "this system gives the other address first";
+  EXPECT_EQ(said, "connected");
+}
+
+}  // namespace
+}  // namespace tessera::host
