@@ -4,6 +4,8 @@
 
 #include "base/concat.h"
 
+#include <unistd.h>
+
 #include <array>
 #include <cstdint>
 #include <cstdio>
@@ -149,6 +151,15 @@ std::string rank_list(std::span<const int> ranks) {
 
 std::string ranks_text(std::span<const int> ranks) {
   return (ranks.size() > 1 ? "ranks " : "rank ") + rank_list(ranks);
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};  // gethostname may cut a longer name without a terminating zero
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+std::string process_text(int64_t pid, std::string_view host) {
+  return concat("process ", pid, host.empty() ? "" : " on ", host);
 }
 
 }  // namespace tessera::host

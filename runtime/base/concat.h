@@ -1,4 +1,4 @@
-// Text for people: lines made of parts, escaping for terminals, sizes, lists of ranks.
+// Text for people: lines made of parts, escaping for terminals, sizes, lists of ranks, names of processes.
 #pragma once
 
 #include <array>
@@ -54,5 +54,10 @@ std::string duration_text(double seconds);
 std::string rank_list(std::span<const int> ranks);
 /// The same with the word: "rank 3", "ranks 2, 5 to 9".
 std::string ranks_text(std::span<const int> ranks);
+
+/// The name of this machine; empty if the system does not tell.
+std::string host_name();
+/// "process 733 on node1"; "process 733" where `host` is empty.
+std::string process_text(int64_t pid, std::string_view host);
 
 }  // namespace tessera::host

@@ -59,7 +59,8 @@ class Log {
   /// Shows `text` as the last line of the terminal, cut to its width, below all lines of the log, until the next call;
   /// empty: removes the line. Does nothing without has_status().
   void set_status(std::string_view text) const;
-  /// One line, as printable() makes it: no text can forge another line.
+  /// One line, as printable() makes it. No text can forge the head of a line; one with a newline and two blanks can
+  /// forge a line that continues it.
   void write(LogLevel level, std::string_view line) const;
 
  private:

@@ -72,7 +72,7 @@ struct SaveMetrics {
   int64_t step = 0;       ///< after which it was saved
   double ms = 0;          ///< wall time, until the checkpoint had its name
   double pause_ms = 0;    ///< of it, how long steps waited
-  int64_t num_bytes = 0;  ///< of all ranks' files; 0 when it failed
+  int64_t num_bytes = 0;  ///< of all ranks' files, index.json and config.json; 0 when it failed
   std::string error;      ///< why it failed; empty: it did not
 };
 

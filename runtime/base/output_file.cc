@@ -46,12 +46,19 @@ bool reads(const JobInput& input, const struct stat& file) {
   return false;
 }
 
+/// Empty where the current folder is gone, from which a relative path starts.
+fs::path absolute_path(const fs::path& path) {
+  std::error_code error;
+  const fs::path absolute = fs::absolute(path, error);
+  return error ? fs::path() : absolute;
+}
+
 bool lies_in(const fs::path& path, const fs::path& folder) {
   std::error_code error;
   // Made absolute first: weakly_canonical leaves a relative path relative when none of it exists.
-  const fs::path inner = fs::weakly_canonical(fs::absolute(path), error);
-  const fs::path outer = fs::weakly_canonical(fs::absolute(folder), error);
-  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
+  const fs::path inner = fs::weakly_canonical(absolute_path(path), error);
+  const fs::path outer = fs::weakly_canonical(absolute_path(folder), error);
+  return !outer.empty() && std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
 }
 
 bool is_ours(const Output& output) {
@@ -76,15 +83,16 @@ std::string refusal_of_old_file(const Output& output, const struct stat& file) {
 bool will_be_made(const fs::path& folder, const std::string& made) {
   std::error_code unknown;
   return !made.empty() && !fs::exists(made, unknown) &&
-         (folder / "").lexically_normal() == (fs::absolute(made) / "").lexically_normal();
+         (folder / "").lexically_normal() == (absolute_path(made) / "").lexically_normal();
 }
 
 std::string refusal_of_new_file(const Output& output) {
   struct stat link {};
   if (::lstat(output.path.c_str(), &link) == 0)
     return "is a link to a file that does not exist; remove the link, or give another file";
-  const fs::path parent = fs::absolute(output.path).parent_path();
+  const fs::path parent = absolute_path(output.path).parent_path();
   std::error_code unknown;
+  if (parent.empty()) return "cannot be written: the current folder is gone; change to one that exists";
   if (!will_be_made(parent, output.made_folder) && ::faccessat(AT_FDCWD, parent.c_str(), W_OK | X_OK, AT_EACCESS) != 0)
     return concat("cannot be written: its folder ", parent.string(), ": ", std::strerror(errno));
   for (const JobInput& input : output.inputs)

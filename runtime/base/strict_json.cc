@@ -63,6 +63,33 @@ class StructureCheck {
   std::vector<std::set<std::string>> keys_;  // of the objects that are open
 };
 
+/// Finds a number that is too small to be one, which the library takes for 0: a learning rate of 1e-400.
+class UnderflowCheck : public nlohmann::json_sax<json> {
+ public:
+  const std::string& found() const { return found_; }
+
+  bool number_float(double value, const std::string& text) override {
+    const bool is_zero = text.substr(0, text.find_first_of("eE")).find_first_of("123456789") == text.npos;
+    if (value == 0 && !is_zero) found_ = text;
+    return found_.empty();
+  }
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(json::number_integer_t) override { return true; }
+  bool number_unsigned(json::number_unsigned_t) override { return true; }
+  bool string(std::string&) override { return true; }
+  bool binary(json::binary_t&) override { return true; }
+  bool start_object(std::size_t) override { return true; }
+  bool key(std::string&) override { return true; }
+  bool end_object() override { return true; }
+  bool start_array(std::size_t) override { return true; }
+  bool end_array() override { return true; }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override { return false; }
+
+ private:
+  std::string found_;
+};
+
 }  // namespace
 
 json parse_strict_json(std::string_view text, const std::string& where, int max_depth) {
@@ -79,6 +106,11 @@ json parse_strict_json(std::string_view text, const std::string& where, int max_
     if (const size_t end = why.find("] "); why.starts_with("[json.") && end != why.npos) why.remove_prefix(end + 2);
     throw Error(TSR_E_INVALID_ARGUMENT, concat(where, " is not valid JSON: ", why));
   }
+  if (UnderflowCheck check;
+      (text.find("e-") != text.npos || text.find("E-") != text.npos) && !json::sax_parse(text, &check))
+    throw Error(TSR_E_INVALID_ARGUMENT, concat(where, " has the number ", check.found(),
+                                               ", which is too small for a "
+                                               "number of 64 bits"));
   if (!parsed.is_object()) throw Error(TSR_E_INVALID_ARGUMENT, concat(where, " is not a JSON object"));
   return parsed;
 }

@@ -43,11 +43,6 @@ bool owns(const Program& program, int parameter) {
   return true;
 }
 
-/// The float32 values: under --dtype bf16 a strategy may keep a copy of 16 bits as VALUE, from which no run can go on.
-const HomeRole& values_of(const Home& home) {
-  return home.roles[home.roles[TSR_HOME_MASTER].buffer ? TSR_HOME_MASTER : TSR_HOME_VALUE];
-}
-
 /// Places that touch become one, so that a tensor is written and read in few calls.
 void append(std::vector<StatePlace>& places, const StatePlace& place) {
   if (!places.empty()) {
@@ -123,7 +118,8 @@ std::vector<HeldTensor> held_tensors(const Program& program) {
   // Gathered first: a home may hold pieces of several parameters, and a parameter may be in several homes.
   std::map<std::pair<int, int>, std::vector<Piece>> pieces;  // by parameter, then value, m, v
   for (const Home& home : program.homes) {
-    const HomeRole* roles[] = {&values_of(home), &home.roles[TSR_HOME_M], &home.roles[TSR_HOME_V]};
+    // From a VALUE of 16 bits no run can go on.
+    const HomeRole* roles[] = {&role_of_values(home), &home.roles[TSR_HOME_M], &home.roles[TSR_HOME_V]};
     for (int role = 0; role < 3; ++role)
       for (const tsr_piece& piece : home.pieces)
         if (roles[role]->buffer && piece.num_elements)

@@ -17,7 +17,6 @@
 
 #include "base/concat.h"
 #include "checkpoint/index_text.h"
-#include "weights/element_conversion.h"
 
 namespace tessera::host {
 namespace {

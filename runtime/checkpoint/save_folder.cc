@@ -220,7 +220,10 @@ void NewCheckpoint::commit() const {
     rename_entry(path(), final_path);
   }
   sync_folder(folder_);
-  write_durably(folder_ + "/" + kLatest, name + "\n");
+}
+
+void NewCheckpoint::name_latest() const {
+  write_durably(folder_ + "/" + kLatest, step_folder_name(step_) + "\n");
 }
 
 void NewCheckpoint::name_best() const {
@@ -228,13 +231,14 @@ void NewCheckpoint::name_best() const {
     write_durably(folder_ + "/" + kBest, step_folder_name(step_) + "\n");
 }
 
-void NewCheckpoint::retire_older(int64_t keep) const {
+void NewCheckpoint::retire_older(int64_t keep, int64_t best_step) const {
   std::vector<int64_t> steps = saved_steps(folder_);
   std::erase_if(steps, [&](int64_t step) { return step > step_; });
   if (keep == 0 || static_cast<int64_t>(steps.size()) <= keep) return;
   steps.resize(steps.size() - static_cast<size_t>(keep));
   // After the newest were taken out: the best one is kept beside them, and is not one of the `keep`.
   std::erase(steps, named_step(folder_, kBest).value_or(-1));
+  std::erase(steps, best_step);
   for (const int64_t step : steps) {
     const std::string old = folder_ + "/" + step_folder_name(step), away = old + std::string(kPartial);
     if (!why_foreign(old).empty()) continue;

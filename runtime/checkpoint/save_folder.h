@@ -45,8 +45,8 @@ CheckpointChoice choose_checkpoint(const std::string& given);
 std::string foreign_checkpoint_in(const std::string& folder);
 
 /// One checkpoint on its way into a folder of --save. One process calls these, in this order, while all ranks write
-/// their files into path() between the first two. All throw UNAVAILABLE with the system's reason. No folder that holds
-/// files other than those of a checkpoint is replaced or removed, whatever its name.
+/// their files into path() between begin() and commit(). All throw UNAVAILABLE with the system's reason. No folder that
+/// holds files other than those of a checkpoint is replaced or removed, whatever its name.
 class NewCheckpoint {
  public:
   NewCheckpoint(std::string folder, int64_t step);
@@ -56,13 +56,16 @@ class NewCheckpoint {
   /// Makes DIR, removes what an earlier attempt left, and makes the folder. Throws also when that, or what has the
   /// checkpoint's name, holds other files.
   void begin() const;
-  /// Makes it durable and gives it its name, in place of one of the same step. Then `latest` names it.
+  /// Makes it durable and gives it its name, in place of one of the same step.
   void commit() const;
+  /// Once it has its name: `latest` names it. When this fails the checkpoint is there all the same.
+  void name_latest() const;
   /// Once it has its name: `best` names it. Does nothing when it is not there, or is named already.
   void name_best() const;
-  /// Takes their names from all but the newest `keep` checkpoints up to this one (0: keeps all) and the one that `best`
-  /// names. Those of later steps, which a run that went back had saved before, stay until it reaches them.
-  void retire_older(int64_t keep) const;
+  /// Takes their names from all but the newest `keep` checkpoints up to this one (0: keeps all), the one that `best`
+  /// names, and the one of `best_step`, which `best` should name. Those of later steps, which a run that went back had
+  /// saved before, stay until it reaches them.
+  void retire_older(int64_t keep, int64_t best_step = 0) const;
   /// Removes what has no name of its own: retired checkpoints, and what broken saves have left. Takes a moment for each
   /// GiB.
   void remove_unnamed() const;

@@ -38,15 +38,33 @@ constexpr std::string_view kDtypes = "float32|bf16|fp16";
 constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json",
                                            "special_tokens_map.json"};
 
-/// Makes the folder, which may be there if it is empty.
-void make_folder(const std::string& folder) {
-  std::error_code error;
-  if (name_is_there(folder) && (!fs::is_directory(folder, error) || !fs::is_empty(folder, error)))
-    throw UsageError(concat("OUT ", folder, " exists", fs::is_directory(folder, error) ? " and is not empty" : "",
-                            "; give the name of a new folder"));
-  fs::create_directories(folder, error);
-  if (error) throw UsageError(concat("OUT ", folder, " cannot be made: ", error.message()));
-}
+/// The folder that is made, which may be there if it is empty. Unless it is kept, it goes again, if it was not there
+/// and nothing is in it.
+class NewFolder {
+ public:
+  explicit NewFolder(const std::string& folder) : folder_(folder) {
+    std::error_code error;
+    const bool is_there = name_is_there(folder);
+    if (is_there && (!fs::is_directory(folder, error) || !fs::is_empty(folder, error)))
+      throw UsageError(concat("OUT ", folder, " exists", fs::is_directory(folder, error) ? " and is not empty" : "",
+                              "; give the name of a new folder"));
+    fs::create_directories(folder, error);
+    if (error) throw UsageError(concat("OUT ", folder, " cannot be made: ", error.message()));
+    is_kept_ = is_there;
+  }
+  ~NewFolder() {
+    std::error_code is_not_empty;
+    if (!is_kept_) fs::remove(folder_, is_not_empty);
+  }
+  NewFolder(const NewFolder&) = delete;
+  NewFolder& operator=(const NewFolder&) = delete;
+
+  void keep() { is_kept_ = true; }
+
+ private:
+  const std::string folder_;
+  bool is_kept_ = true;
+};
 
 /// Those of a tokenizer in the folder, each of which can be read. Throws what ReadOnlyFile throws.
 std::vector<std::string> tokenizer_files(const std::string& folder) {
@@ -76,7 +94,7 @@ int run(const CommandLine& line) {
   const ModelFolder model = open_model_folder(folder);
   const std::vector<std::string> of_tokenizer = tokenizer_files(folder);
   refuse_inside_checkpoint("OUT", out);
-  make_folder(out);
+  NewFolder made(out);
   const Log log;
   {
     Progress progress(log, concat("writing ", out));
@@ -84,6 +102,7 @@ int run(const CommandLine& line) {
   }
   for (const std::string& name : of_tokenizer)
     copy_one(fs::path(folder) / name, fs::path(out) / name);
+  made.keep();
   log.info("wrote ", model.architecture().summary(), ", from ", folder, " to ", out);
   return 0;
 }

@@ -117,8 +117,10 @@ bool is_in_a_folder_that_is_gone() {
   return folder.empty() && error == std::errc::no_such_file_or_directory;
 }
 
-/// Runs the command; errors are printed and become the exit code.
+/// Runs the command; errors are printed and become the exit code. A folder that is gone from the start is wrong usage,
+/// and one that goes while the command runs an error like any other.
 int run_guarded(const std::vector<std::string>& argv) {
+  const bool was_gone = is_in_a_folder_that_is_gone();
   try {
     return run_command(argv);
   } catch (const UsageError& e) {
@@ -127,7 +129,7 @@ int run_guarded(const std::vector<std::string>& argv) {
   } catch (const std::filesystem::filesystem_error& e) {
     const bool is_gone = is_in_a_folder_that_is_gone();
     print_error(is_gone ? "the current folder is gone; change to one that exists" : sentence_of(e));
-    return is_gone ? 2 : 1;
+    return is_gone && was_gone ? 2 : 1;
   } catch (const std::exception& e) {
     print_error(sentence_of(e));
     return 1;

@@ -41,8 +41,8 @@ JobInput model_input(const std::string& model) {
   JobInput input = {"--model", model};
   if (!is_model_folder(model)) return input;
   input.would_read = [model](const std::string& path) {
-    const std::filesystem::path file = std::filesystem::absolute(path);
     std::error_code not_there;
+    const std::filesystem::path file = std::filesystem::absolute(path, not_there);
     return std::filesystem::equivalent(file.parent_path(), model, not_there) &&
            looks_like_weights(file.filename().string());
   };
@@ -189,6 +189,17 @@ void check_distinct(const TrainConfig& config) {
   if (!trace.empty()) refuse(refusal_beside_record(config.out, "--profile-out", trace));
 }
 
+/// The same file when the folder that the run was started in is gone: links are followed now, but not one that the file
+/// itself is.
+std::string from_anywhere(const std::string& path) {
+  if (is_standard_output(path) || std::filesystem::path(path).is_absolute()) return path;
+  std::error_code error;
+  const std::filesystem::path file = std::filesystem::absolute(path, error);
+  if (error) return path;
+  const std::filesystem::path folder = std::filesystem::weakly_canonical(file.parent_path(), error);
+  return error ? path : (folder / file.filename()).string();
+}
+
 /// Metrics up to the first line that cannot be written: what the run has done is saved before it ends with the error.
 struct StoppingMetrics {
   std::unique_ptr<MetricsWriter> writer;
@@ -241,7 +252,9 @@ void check_outputs(const Job& job, const ParsedFlags& flags) {
 RankObserver write_outputs(const Job& job, int rank) {
   RankObserver observer;
   if (rank != 0) return observer;
-  observer.on_trace = [output = trace_output(job, inputs_of(job))](const std::string& trace) {
+  Output traced = trace_output(job, inputs_of(job));
+  traced.path = from_anywhere(traced.path);  // it is opened after the steps of --profile; metrics before the first one
+  observer.on_trace = [output = std::move(traced)](const std::string& trace) {
     write_output(output, {output.path.ends_with(".gz") ? gzip(trace) : trace});
   };
   if (job.config.metrics.empty()) return observer;

@@ -98,8 +98,10 @@ void finish_program(Program& program, const CompileInput& input, std::vector<Res
 }
 
 RankPrograms compile_checked(const CompileInput& input, LoweredPrograms lowered, Progress& progress) {
+  HomesFingerprint homes = fingerprint_of_homes(lowered.init);
   RankPrograms result{
-      std::move(lowered.model), std::move(lowered.init), std::move(lowered.steps), std::move(lowered.eval), {}};
+      std::move(lowered.model), std::move(lowered.init), std::move(lowered.steps), std::move(lowered.eval), {},
+      std::move(homes)};
   std::vector<RestingBuffer> resting;
   for (Program& step : result.steps)
     finish_program(step, input, resting);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compile/compile_input.h"
+#include "compile/homes_fingerprint.h"
 #include "memory/memory_plan.h"
 #include "program/rank_classes.h"
 #include "verify/verify.h"
@@ -21,6 +22,7 @@ struct RankPrograms {
   std::vector<Program> steps;
   std::optional<Program> eval;
   std::vector<MemoryPlan> memory;  ///< in the order of all()
+  HomesFingerprint homes;          ///< after the strategies' passes
 
   std::vector<const Program*> all() const;
   /// The first after init: a step, or eval where there are none.

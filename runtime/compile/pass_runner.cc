@@ -31,8 +31,25 @@ namespace {
 
 constexpr std::string_view kDomain = "host";
 
-Rewriter& rewriter(void* ctx, const char* function) {
-  return borrowed<Rewriter>(ctx, function);
+/// What an edit table's `ctx` is: the copy that is edited, and the first edit that failed.
+struct Edits {
+  Rewriter rewriter;
+  std::string first_failure = {};
+};
+
+/// Runs `work(rewriter)` and remembers its failure: an edit that failed may be half done, so the pass has failed too,
+/// whatever it returns.
+template <class Work>
+tsr_status edit(void* ctx, const char* function, tsr_error* err, const Work& work) noexcept {
+  return guard(err, kDomain, [&] {
+    Edits& edits = borrowed<Edits>(ctx, function);
+    try {
+      work(edits.rewriter);
+    } catch (const std::exception& e) {
+      if (edits.first_failure.empty()) edits.first_failure = concat(function, ": ", e.what());
+      throw;
+    }
+  });
 }
 
 /// Where a result of an edit goes.
@@ -45,82 +62,81 @@ void check_result(const T* result) {
 void set_edits_of_actions(tsr_edit& t) {
   t.insert = [](void* ctx, uint64_t anchor, uint32_t where, const tsr_action* action, uint64_t* id,
                 tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] {
+    return edit(ctx, "insert", err, [&](Rewriter& r) {
       check_result(id);
-      *id = rewriter(ctx, "insert").insert(anchor, where, checked_action(action));
+      *id = r.insert(anchor, where, checked_action(action));
     });
   };
   t.remove = [](void* ctx, uint64_t action, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] { rewriter(ctx, "remove").remove(action); });
+    return edit(ctx, "remove", err, [&](Rewriter& r) { r.remove(action); });
   };
   t.bind = [](void* ctx, uint64_t action, const tsr_binding* binding, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] { rewriter(ctx, "bind").bind(action, checked(binding, "the binding")); });
+    return edit(ctx, "bind", err, [&](Rewriter& r) { r.bind(action, checked(binding, "the binding")); });
   };
   t.split_backward = [](void* ctx, uint64_t action, uint64_t* input, uint64_t* weight, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] {
+    return edit(ctx, "split_backward", err, [&](Rewriter& r) {
       check_result(input);
       check_result(weight);
-      std::tie(*input, *weight) = rewriter(ctx, "split_backward").split_backward(action);
+      std::tie(*input, *weight) = r.split_backward(action);
     });
   };
   t.order = [](void* ctx, const uint64_t* actions, uint64_t num_actions, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] {
+    return edit(ctx, "order", err, [&](Rewriter& r) {
       check_array(actions, num_actions, "the array actions");
-      rewriter(ctx, "order").order({actions, actions + num_actions});
+      r.order({actions, actions + num_actions});
     });
   };
   t.wait_for = [](void* ctx, uint64_t action, uint64_t earlier, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] { rewriter(ctx, "wait_for").wait_for(action, earlier); });
+    return edit(ctx, "wait_for", err, [&](Rewriter& r) { r.wait_for(action, earlier); });
   };
 }
 
 /// The edits of what actions use: streams, groups, buffers, homes.
 void set_other_edits(tsr_edit& t) {
   t.add_stream = [](void* ctx, int32_t axis, tsr_str lane, uint32_t* stream, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] {
+    return edit(ctx, "add_stream", err, [&](Rewriter& r) {
       check_text(lane, "the lane's name");
       check_result(stream);
-      *stream = rewriter(ctx, "add_stream").add_stream(axis, view(lane));
+      *stream = r.add_stream(axis, view(lane));
     });
   };
   t.add_group = [](void* ctx, const tsr_group* group, int32_t* index, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] {
+    return edit(ctx, "add_group", err, [&](Rewriter& r) {
       check_result(index);
-      *index = rewriter(ctx, "add_group").add_group(checked_group(group));
+      *index = r.add_group(checked_group(group));
     });
   };
   t.add_buffer = [](void* ctx, const tsr_buffer* buffer, uint64_t* id, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] {
+    return edit(ctx, "add_buffer", err, [&](Rewriter& r) {
       check_result(id);
-      *id = rewriter(ctx, "add_buffer").add_buffer(checked_buffer(buffer));
+      *id = r.add_buffer(checked_buffer(buffer));
     });
   };
   t.rebind = [](void* ctx, uint64_t from, uint64_t to, uint64_t offset, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] { rewriter(ctx, "rebind").rebind(from, to, offset); });
+    return edit(ctx, "rebind", err, [&](Rewriter& r) { r.rebind(from, to, offset); });
   };
   t.set_role = [](void* ctx, uint64_t home, const tsr_home_role* role, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] { rewriter(ctx, "set_role").set_role(home, checked(role, "the role")); });
+    return edit(ctx, "set_role", err, [&](Rewriter& r) { r.set_role(home, checked(role, "the role")); });
   };
   t.replace_homes = [](void* ctx, const uint64_t* homes, uint64_t num_homes, const tsr_home* replacement, uint64_t* id,
                        tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] {
+    return edit(ctx, "replace_homes", err, [&](Rewriter& r) {
       check_array(homes, num_homes, "the array homes");
-      const uint64_t made =
-          rewriter(ctx, "replace_homes").replace_homes({homes, homes + num_homes}, checked_home(replacement));
+      const uint64_t made = r.replace_homes({homes, homes + num_homes}, checked_home(replacement));
       if (id) *id = made;
     });
   };
   t.collect_garbage = [](void* ctx, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] { rewriter(ctx, "collect_garbage").collect_garbage(); });
+    return edit(ctx, "collect_garbage", err, [&](Rewriter& r) { r.collect_garbage(); });
   };
   t.complete = [](void* ctx, uint64_t home, uint64_t* action, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] {
+    return edit(ctx, "complete", err, [&](Rewriter& r) {
       check_result(action);
-      *action = rewriter(ctx, "complete").complete(home);
+      *action = r.complete(home);
     });
   };
   t.describe_state = [](void* ctx, uint64_t buffer, const tsr_state_description* state, tsr_error* err) noexcept {
-    return guard(err, kDomain, [&] { rewriter(ctx, "describe_state").describe_state(buffer, checked_state(state)); });
+    return edit(ctx, "describe_state", err, [&](Rewriter& r) { r.describe_state(buffer, checked_state(state)); });
   };
 }
 
@@ -184,16 +200,20 @@ void check_entry(const tsr_layout_entry& entry, const StrategyOnAxis& strategy, 
 Program after_pass(const Program& program, const StrategyOnAxis& strategy, const DescribeOp& describe) {
   const int index = index_of(program, strategy);
   const ProgramSnapshot snapshot(program, strategy.axis, index);
-  Rewriter edits(program, describe, index);
+  Edits edits{Rewriter(program, describe, index)};
   const LentTable table(edit_functions(), &edits, "the edit table", address_of(strategy.interface->lower));
   try {
     call_unchanged(strategy.interface->lower, strategy.instance, &snapshot.view(), &table.table());
     snapshot.check_unchanged(address_of(strategy.interface->lower));
+    if (!edits.first_failure.empty())
+      throw Error(TSR_E_INVALID_ARGUMENT,
+                  concat("its pass returned OK although an edit had failed (", edits.first_failure,
+                         "); return the status of the first edit that fails"));
   } catch (const Error& e) {
     refuse(program, strategy, e);
   }
   const uint64_t first_new = program.next_id;
-  Program lowered = edits.take();
+  Program lowered = edits.rewriter.take();
   check_kept(lowered, strategy, first_new);
   return lowered;
 }

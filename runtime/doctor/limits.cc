@@ -9,7 +9,6 @@
 
 #include "base/concat.h"
 #include "doctor/finding.h"
-#include "plan/format.h"
 
 namespace tessera::host {
 namespace {

@@ -7,7 +7,6 @@
 #include "config/default_plugins.h"
 #include "doctor/child.h"
 #include "doctor/finding.h"
-#include "plan/format.h"
 #include "plugins/loader.h"
 
 namespace tessera::host {

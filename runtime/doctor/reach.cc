@@ -34,7 +34,6 @@
 #include "base/concat.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
-#include "plan/format.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {

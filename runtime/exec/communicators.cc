@@ -8,6 +8,7 @@
 #include "exec/communicators.h"
 
 #include "base/concat.h"
+#include "exec/live_objects.h"
 #include "guard/call_watch.h"
 #include "guard/cancel_watch.h"
 #include "guard/known_functions.h"
@@ -34,7 +35,14 @@ tsr_comm* create_communicator(const CommunicatorSetup& setup, const Device& devi
   args.timeout_ms = setup.start_timeout_ms;
   args.store_host = str(setup.store_host);
   args.cancel = cancel;
-  return create_by<tsr_comm>(false, setup.api->create, &args);
+  tsr_comm* const comm = create_by<tsr_comm>(false, setup.api->create, &args);
+  live_objects<tsr_comm>().add(comm, address_of(setup.api->create));
+  return comm;
+}
+
+void destroy_communicator(const tsr_communicator_interface& api, tsr_comm* comm) noexcept {
+  live_objects<tsr_comm>().remove(comm);
+  end_with(api.destroy, comm);
 }
 
 Communicators::Key Communicators::key_of(const Program& program, const Action& action) {
@@ -57,14 +65,14 @@ Communicators::Communicators(const CommunicatorSetup& setup, const Device& devic
   } catch (...) {
     abort();
     for (auto& [key, made] : by_key_)
-      end_with(setup_.api->destroy, made.comm);
+      destroy_communicator(*setup_.api, made.comm);
     throw;
   }
 }
 
 Communicators::~Communicators() {
   for (auto& [key, made] : by_key_)
-    end_with(setup_.api->destroy, made.comm);
+    destroy_communicator(*setup_.api, made.comm);
 }
 
 void Communicators::create(const Key& key, const Program& program, const Device& device, const uint32_t* cancel) {

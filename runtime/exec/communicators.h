@@ -44,6 +44,7 @@ struct GroupMember {
 /// members and this group's alone. Throws the plugin's error. [control-thread]
 tsr_comm* create_communicator(const CommunicatorSetup& setup, const Device& device, const GroupMember& member,
                               const std::string& rendezvous, const uint32_t* cancel);
+void destroy_communicator(const tsr_communicator_interface& api, tsr_comm* comm) noexcept;
 
 /// A communicator and the number of its collectives in all runs so far.
 struct Communicator {

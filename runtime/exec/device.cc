@@ -72,12 +72,24 @@ Device::~Device() {
   end_with(api_->close, device_);
 }
 
+namespace {
+
+/// made_by(), for an object that no other part of the run has.
+template <class T, class... P, class... A>
+T* new_by(tsr_status (*function)(P...), A&&... args) {
+  T* const object = made_by<T>(function, std::forward<A>(args)...);
+  live_objects<T>().add(object, address_of(function));
+  return object;
+}
+
+}  // namespace
+
 StreamHandle make_stream(const Device& device, std::string_view name) {
-  return {made_by<tsr_stream>(device.api().stream_create, device.handle(), str(name)), {&device.api()}};
+  return {new_by<tsr_stream>(device.api().stream_create, device.handle(), str(name)), {&device.api()}};
 }
 
 EventHandle make_event(const Device& device) {
-  return {made_by<tsr_event>(device.api().event_create, device.handle()), {&device.api()}};
+  return {new_by<tsr_event>(device.api().event_create, device.handle()), {&device.api()}};
 }
 
 std::vector<tsr_slot_spec> describe(const tsr_device_interface& device, const tsr_op& op) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "exec/live_objects.h"
 #include "guard/plugin_calls.h"
 #include "tessera/device.h"
 #include "tessera/device_timestamps.h"
@@ -97,7 +98,10 @@ struct RankStream {
 template <class T, void (*tsr_device_interface::*Destroy)(T*) TSR_NOEXCEPT>
 struct HandleDeleter {
   const tsr_device_interface* api = nullptr;
-  void operator()(T* handle) const noexcept { end_with(api->*Destroy, handle); }
+  void operator()(T* handle) const noexcept {
+    live_objects<T>().remove(handle);
+    end_with(api->*Destroy, handle);
+  }
 };
 using StreamHandle = std::unique_ptr<tsr_stream, HandleDeleter<tsr_stream, &tsr_device_interface::stream_destroy>>;
 using EventHandle = std::unique_ptr<tsr_event, HandleDeleter<tsr_event, &tsr_device_interface::event_destroy>>;

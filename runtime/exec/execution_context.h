@@ -8,11 +8,11 @@
 #include <span>
 #include <string>
 
-#include "compile/pass_runner.h"
 #include "exec/communicators.h"
 #include "exec/device.h"
 #include "memory/memory_plan.h"
 #include "program/program.h"
+#include "program/strategy_on_axis.h"
 #include "storage/file_store.h"
 
 namespace tessera::host {

@@ -36,11 +36,6 @@ std::map<uint32_t, Arena> make_arenas(const Device& device, const RankPrograms& 
   return arenas;
 }
 
-/// The role whose values training changes.
-const HomeRole& role_of_values(const Home& home) {
-  return home.roles[home.roles[TSR_HOME_MASTER].buffer ? TSR_HOME_MASTER : TSR_HOME_VALUE];
-}
-
 /// The buffer's elements that are not among `places`.
 std::vector<std::pair<uint64_t, uint64_t>> ranges_without(const Buffer& buffer, std::span<const StatePlace> places) {
   RangeSet taken;

@@ -103,6 +103,17 @@ const char* owner_of_thread(const void* context) {
   return plugin || this_thread_calls.last_function() ? plugin : find_code_on_stack(context);
 }
 
+/// One that another process has sent, or this one to itself other than by a fault: nothing has crashed.
+void say_sent(int signal, pid_t sender) {
+  const bool has_rank = this_thread_calls.rank >= 0;
+  std::array<char, 12> rank, process_space;
+  const char* name = ::sigabbrev_np(signal);
+  write_line({"tessera: ", has_rank ? "rank " : "",
+              has_rank ? digits(static_cast<unsigned>(this_thread_calls.rank.load()), rank) : "", has_rank ? ": " : "",
+              "ended by SIG", name ? name : "?", ", which process ",
+              digits(static_cast<unsigned>(sender), process_space), " sent\n"});
+}
+
 void say(int signal, const void* context) {
   const ThreadCalls& calls = this_thread_calls;
   const KnownFunction* known = find_function(calls.function());
@@ -131,7 +142,11 @@ extern "C" void on_crash(int signal, siginfo_t* info, void* context) {
   if (is_claimed.test_and_set()) {
     wait_for_first();
   } else {
-    say(signal, context);
+    const bool is_from_elsewhere = info->si_code <= 0 && info->si_pid > 0 && info->si_pid != process;
+    if (is_from_elsewhere)
+      say_sent(signal, info->si_pid);
+    else
+      say(signal, context);
     has_spoken = true;
     ending->is_told = true;
   }

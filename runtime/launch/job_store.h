@@ -20,7 +20,8 @@ struct JobStore {
 /// Starts the server if this rank must serve, and joins. A world of one rank gets a store in memory. The server listens
 /// on listen_address(); if another store has that port, the rank joins it like any other process, and is told there
 /// which job it belongs to. `events` are for the server, if this rank starts it; `reply_ms` is for the client. Throws
-/// what TcpStoreServer and TcpStoreClient throw, after `timeout_ms`.
+/// what TcpStoreServer and TcpStoreClient throw, after `timeout_ms`; ALREADY_EXISTS, where the port stays taken and no
+/// store answers there, after 5 s at most.
 JobStore join_job(const RankEnvironment& environment, int64_t timeout_ms, const Log& log,
                   const StoreEvents& events = {}, int64_t reply_ms = kReplyTimeoutMs);
 

@@ -4,20 +4,17 @@
 
 #include <unistd.h>
 
-#include <array>
-
 #include "base/concat.h"
 
 namespace tessera::host {
 
 Participant this_process(int rank) {
-  std::array<char, 256> name{};  // gethostname may cut a longer name without a terminating zero
-  if (::gethostname(name.data(), name.size() - 1) != 0) return {rank, ::getpid(), "an unknown host"};
-  return {rank, ::getpid(), name.data()};
+  const std::string host = host_name();
+  return {rank, ::getpid(), host.empty() ? "an unknown host" : host};
 }
 
 std::string to_string(const Participant& participant) {
-  return concat("process ", participant.pid, " on ", participant.host);
+  return process_text(participant.pid, participant.host);
 }
 
 }  // namespace tessera::host

@@ -25,6 +25,7 @@
 
 #include "passes/state_buffers.h"
 #include "tessera/error.hpp"
+#include "tessera/op_slots.hpp"
 #include "tessera/operands.hpp"
 
 namespace tessera::host {
@@ -156,6 +157,7 @@ class ProgramBuilder {
       case TSR_ROLE_OUTPUT_GRADIENT:
         return bind_value(action, spec, gradient_buffer(seg.outputs.at(index), mb));
       case TSR_ROLE_SAVED: {
+        expect_saved(action, spec);
         auto& saved = saved_[segment];
         if (saved.size() <= index) saved.resize(index + 1);
         if (!saved[index]) saved[index] = add_buffer(about, TSR_BUFFER_SAVED, spec.dtype, spec.num_elements, false);
@@ -197,6 +199,13 @@ class ProgramBuilder {
                                       model_.segments[action.segment].name + " with " +
                                       std::to_string(spec.num_elements) + " elements, the model with " +
                                       std::to_string(num_elements));
+  }
+
+  /// What a kernel keeps for the backward is the op's, as its other operands are: kernels write all of it.
+  void expect_saved(const Action& action, const tsr_slot_spec& spec) const {
+    const op::SlotList slots = op::slots_of(op_of(program_, action));
+    const auto of_table = std::ranges::find(slots, spec.slot, &tsr_slot_spec::slot);
+    if (of_table != slots.end()) expect(action, spec, of_table->num_elements);
   }
 
   uint64_t value_buffer(int value, int mb) {

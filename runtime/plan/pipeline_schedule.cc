@@ -16,7 +16,6 @@
 #include <unordered_map>
 
 #include "base/concat.h"
-#include "plan/format.h"
 
 namespace tessera::host {
 namespace {

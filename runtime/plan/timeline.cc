@@ -11,7 +11,7 @@
 
 #include <algorithm>
 
-#include "plan/format.h"
+#include "base/concat.h"
 
 namespace tessera::host {
 namespace {

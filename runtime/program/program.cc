@@ -190,6 +190,10 @@ std::vector<HomeRange> ranges_of(const Home& home) {
   return ranges;
 }
 
+const HomeRole& role_of_values(const Home& home) {
+  return home.roles[home.roles[TSR_HOME_MASTER].buffer ? TSR_HOME_MASTER : TSR_HOME_VALUE];
+}
+
 uint64_t find_buffer(const Program& program, uint32_t kind, std::string_view name) {
   for (const Buffer& buffer : program.buffers)
     if (buffer.kind == kind && buffer.name == name) return buffer.id;

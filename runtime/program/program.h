@@ -127,6 +127,9 @@ struct HomeRange {
 };
 std::vector<HomeRange> ranges_of(const Home& home);
 
+/// The role with the float32 values that training changes: beside a MASTER the VALUE is a copy of 16 bits.
+const HomeRole& role_of_values(const Home& home);
+
 /// One entry of a parameter's layout; see tsr_layout_entry.
 struct LayoutEntry {
   int parameter = -1;

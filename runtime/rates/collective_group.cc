@@ -40,7 +40,7 @@ void CollectiveGroup::stop(bool has_failed) noexcept {
   if (!comm_) return;
   if (has_failed || num_waited_ < num_collectives_) end_with(setup_.api->abort, &comm_, uint64_t{1});
   stream_.reset();
-  end_with(setup_.api->destroy, comm_);
+  destroy_communicator(*setup_.api, comm_);
   comm_ = nullptr;
 }
 

@@ -33,6 +33,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr uint64_t kMaxFileBytes = 16 << 20;
 constexpr int kMaxDepth = 8;
+constexpr double kMaxNumber = 1e18;  // sums and quotients of a whole step's stay finite; as bytes, an exabyte
 constexpr int kVersion = 1;
 constexpr std::string_view kBegin = "{\n  \"tessera_rates\":";
 
@@ -60,6 +61,8 @@ class Reader {
     const nlohmann::json& value = at(key);
     if (!value.is_number() || !std::isfinite(value.get<double>()) || value.get<double>() < 0)
       refuse(key, "is ", value.dump(), ", not a number of at least 0");
+    if (value.get<double>() > kMaxNumber)
+      refuse(key, "is ", value.dump(), "; at most ", kMaxNumber, " can be computed with");
     return value.get<double>();
   }
   double above_zero(const char* key) const {

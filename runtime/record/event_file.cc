@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <charconv>
 #include <filesystem>
@@ -107,9 +106,7 @@ std::string new_event_file_name(const std::string& folder, double wall_time) {
   std::error_code unreadable;
   for (const auto& entry : std::filesystem::directory_iterator(folder, unreadable))
     seconds = std::max(seconds, seconds_of(entry.path().filename()) + 1);
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  return concat(kEventFilePrefix, seconds, ".", host.data(), ".", ::getpid(), ".0");
+  return concat(kEventFilePrefix, seconds, ".", host_name(), ".", ::getpid(), ".0");
 }
 
 }  // namespace tessera::host

@@ -20,7 +20,6 @@
 #include "base/concat.h"
 #include "base/durable_file.h"
 #include "plan/drawing/step_svg.h"
-#include "plan/format.h"
 #include "plan/plan_report.h"
 #include "plan/prediction/step_cost.h"
 #include "record/background_writer.h"

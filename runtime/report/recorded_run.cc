@@ -30,7 +30,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr uint64_t kMaxBytes = 64 << 20;
-constexpr int kMaxDepth = 16;  ///< of what is shown; printing a value takes stack for each level
+constexpr uint64_t kMaxLineBytes = 1 << 20;  ///< of the metrics; ours have a few hundred
+constexpr int kMaxDepth = 16;                ///< of what is shown; printing a value takes stack for each level
 
 /// Discarded if it is not JSON. A folder may come from elsewhere: what is nested deeper is left out.
 Json parsed(const std::string& text) {
@@ -112,12 +113,32 @@ void take_line(RecordedRun& run, const Json& line) {
   add(run.curves["eval accuracy"], step, line, "accuracy");
 }
 
-bool has_metrics(const std::string& path) {
+/// A file of the record itself. The folder may come from elsewhere, with links that would take other files of this
+/// machine into a page that is passed on.
+bool is_own_file(const std::string& path) {
   std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) return false;  // a FIFO would wait for its writer
+  return std::filesystem::symlink_status(path, error).type() == std::filesystem::file_type::regular;
+}
+
+bool has_metrics(const std::string& path) {
+  if (!is_own_file(path)) return false;  // a FIFO would wait for its writer
   std::string begin(Output::kJudgedBytes, '\0');
   std::ifstream(path, std::ios::binary).read(begin.data(), static_cast<std::streamsize>(begin.size()));
   return begins_like_metrics(begin);
+}
+
+/// The next line, of which `text` has no more than one byte beyond the limit. Returns its bytes, with the newline; 0 at
+/// the end.
+uint64_t take_text(std::ifstream& in, std::string& text) {
+  text.clear();
+  uint64_t size = 0;
+  for (int c; (c = in.rdbuf()->sbumpc()) != std::char_traits<char>::eof();) {
+    ++size;
+    if (c == '\n') return size;
+    if (text.size() <= kMaxLineBytes) text.push_back(static_cast<char>(c));
+  }
+  in.setstate(std::ios::eofbit);
+  return size;
 }
 
 void read_metrics(RecordedRun& run, const std::string& path, const Log& log) {
@@ -127,18 +148,19 @@ void read_metrics(RecordedRun& run, const std::string& path, const Log& log) {
   uint64_t num_read = 0;
   Progress progress(log, concat("reading ", num_bytes >> kMiB, " MiB of metrics"));
   std::ifstream in(path, std::ios::binary);
-  for (std::string text; std::getline(in, text);) {
-    progress.at((num_read += text.size() + 1) >> kMiB, num_bytes >> kMiB);
-    const Json line = parsed(text);
+  for (std::string text; uint64_t size = take_text(in, text);) {
+    progress.at((num_read += size) >> kMiB, num_bytes >> kMiB);
+    const Json line = size > kMaxLineBytes ? Json() : parsed(text);
     if (line.is_object())
       take_line(run, line);
-    else if (!in.eof() && !text.empty())
+    else if (!in.eof() && size > 1)
       ++run.num_unreadable;
   }
 }
 
 /// Empty if it cannot be read.
 std::string text_file(const std::string& path) {
+  if (!is_own_file(path)) return "";
   try {
     return read_text_file(path, kMaxBytes);
   } catch (const Error&) {
@@ -150,8 +172,7 @@ std::string text_file(const std::string& path) {
 std::string last_lines(const std::string& path) {
   constexpr std::streamoff kMaxLogBytes = 16 << 10;
   constexpr int kMaxLines = 20;
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) return "";
+  if (!is_own_file(path)) return "";
   std::ifstream in(path, std::ios::binary | std::ios::ate);
   const std::streamoff size = in.tellg(), begin = std::max<std::streamoff>(0, size - kMaxLogBytes);
   std::string text(static_cast<size_t>(std::max<std::streamoff>(0, size - begin)), '\0');

@@ -19,35 +19,49 @@ namespace {
 
 constexpr std::chrono::milliseconds kPause(20);
 
-/// "process 4711 on node-3"
-std::string this_process() {
-  char host[HOST_NAME_MAX + 1] = "";
-  if (::gethostname(host, sizeof host - 1) != 0) host[0] = '\0';
-  return concat("process ", ::getpid(), *host ? " on " : "", host);
-}
-
 }  // namespace
 
 FolderLock::FolderLock(std::string_view flag, const std::string& folder, std::string_view name,
                        std::chrono::milliseconds patience)
-    : path_(concat(folder, "/", name)) {
+    : name_(concat(flag, " ", folder)), path_(concat(folder, "/", name)) {
+  take(patience, "; give another folder, or wait for it");
+}
+
+FolderLock::~FolderLock() {
+  release();
+}
+
+bool FolderLock::is_lost() const {
+  return was_lost_ || (descriptor_ >= 0 && !is_still_there());
+}
+
+bool FolderLock::renew(std::chrono::milliseconds patience) {
+  if (!is_lost()) return false;
+  was_lost_ = true;  // also when take() throws
+  take(patience, concat(": ", path_, ", or the folder with it, was removed while this run was using it; stop one of ",
+                        "the two runs, and start it again with another folder"));
+  was_lost_ = descriptor_ < 0;
+  return true;
+}
+
+void FolderLock::release() {
+  if (descriptor_ >= 0 && is_still_there()) ::unlink(path_.c_str());
+  close();
+  was_lost_ = true;
+}
+
+/// `advice` ends the sentence about another run that has it.
+void FolderLock::take(std::chrono::milliseconds patience, std::string_view advice) {
   const auto end = std::chrono::steady_clock::now() + patience;
   while (!try_to_take()) {
     if (std::chrono::steady_clock::now() >= end) {
       const std::string other = holder();
       close();
-      throw Error(TSR_E_UNAVAILABLE,
-                  concat(flag, " ", folder, " is being written by another run",
-                         other.empty() ? "" : concat(" (", other, ")"), "; give another folder, or wait for it"));
+      throw Error(TSR_E_UNAVAILABLE, concat(name_, " is being written by another run",
+                                            other.empty() ? "" : concat(" (", other, ")"), advice));
     }
     std::this_thread::sleep_for(kPause);
   }
-}
-
-FolderLock::~FolderLock() {
-  if (descriptor_ < 0) return;
-  if (is_still_there()) ::unlink(path_.c_str());
-  close();
 }
 
 /// Whether the caller may go on: with the lock, or because locks do not work here.
@@ -61,7 +75,7 @@ bool FolderLock::try_to_take() {
     return true;
   }
   if (!is_still_there()) return false;
-  const std::string text = this_process() + "\n";
+  const std::string text = process_text(::getpid(), host_name()) + "\n";
   // Only for the other run's sentence.
   [[maybe_unused]] const bool is_written =
       ::ftruncate(descriptor_, 0) == 0 && ::pwrite(descriptor_, text.data(), text.size(), 0) > 0;

@@ -5,12 +5,12 @@
 #include "storage/free_space.h"
 
 #include <sys/stat.h>
-#include <sys/statfs.h>
 
 #include <map>
 
 #include "base/concat.h"
 #include "storage/striped_files.h"
+#include "storage/unnamed_file.h"
 
 namespace tessera::host {
 namespace {
@@ -38,13 +38,11 @@ std::string missing_space(std::span<const SpaceNeed> ranks) {
     }
   }
   for (const auto& [device, found] : file_systems) {
-    struct statfs info {};
-    if (::statfs(found.folder.c_str(), &info) != 0 || info.f_blocks == 0) continue;  // ramfs has no number of blocks
-    const uint64_t available = info.f_bavail * static_cast<uint64_t>(info.f_bsize);
-    if (found.needed <= available) continue;
+    const std::optional<uint64_t> available = available_bytes(found.folder);
+    if (!available || found.needed <= *available) continue;
     const std::string who =
         found.num_ranks == 1 ? "this rank needs " : concat("the ", found.num_ranks, " ranks on this machine need ");
-    return concat("--offload-dir ", found.folder, " has ", human_bytes(available), " free; ", who,
+    return concat("--offload-dir ", found.folder, " has ", human_bytes(*available), " free; ", who,
                   human_bytes(found.needed), " there");
   }
   return "";

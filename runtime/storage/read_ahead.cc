@@ -9,7 +9,6 @@
 
 #include "storage/read_ahead.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>

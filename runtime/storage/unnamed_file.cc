@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <array>
@@ -68,6 +69,12 @@ bool is_memory(const struct statfs& info) {
 
 }  // namespace
 
+std::optional<uint64_t> available_bytes(const std::string& folder) {
+  struct statvfs info {};
+  if (::statvfs(folder.c_str(), &info) != 0 || info.f_blocks == 0) return std::nullopt;
+  return uint64_t{info.f_bavail} * info.f_frsize;
+}
+
 UnnamedFile::UnnamedFile(const std::string& folder, uint64_t num_bytes, const Log& log) : folder_(folder) {
   check_folder(folder);
   descriptor_ = open_unnamed(folder);
@@ -97,16 +104,14 @@ void UnnamedFile::reserve(uint64_t num_bytes, const Log& log) const {
     throw Error(TSR_E_RESOURCE_EXHAUSTED,
                 concat("--offload-dir ", folder_, ": a file of this process may have ", human_bytes(limit.rlim_cur),
                        "; this rank needs ", human_bytes(num_bytes), " there; raise the limit (ulimit -f)"));
-  struct statfs info {};
-  const bool is_known = ::fstatfs(descriptor_, &info) == 0 && info.f_blocks > 0;  // ramfs has no number of blocks
-  const uint64_t available = is_known ? info.f_bavail * static_cast<uint64_t>(info.f_bsize) : 0;
-  if (is_known && num_bytes > available) throw no_space(folder_, available, num_bytes);
+  const std::optional<uint64_t> available = available_bytes(folder_);
+  if (available && num_bytes > *available) throw no_space(folder_, *available, num_bytes);
   int result = 0;
   do {
     result = ::fallocate(descriptor_, 0, 0, static_cast<off_t>(num_bytes));
   } while (result != 0 && errno == EINTR);
   if (result == 0) return;
-  if (errno == ENOSPC || errno == EDQUOT) throw no_space(folder_, available, num_bytes);
+  if (errno == ENOSPC || errno == EDQUOT) throw no_space(folder_, available.value_or(0), num_bytes);
   if (errno != EOPNOTSUPP || ::ftruncate(descriptor_, static_cast<off_t>(num_bytes)) != 0)
     throw Error(TSR_E_UNAVAILABLE, concat("--offload-dir ", folder_, ": cannot reserve ", human_bytes(num_bytes), ": ",
                                           std::strerror(errno)));

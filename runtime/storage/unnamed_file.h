@@ -2,11 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/log.h"
 
 namespace tessera::host {
+
+/// What is free for this user on the file system of a folder. Nothing where it cannot be looked at, or, as ramfs, has
+/// no number of blocks.
+std::optional<uint64_t> available_bytes(const std::string& folder);
 
 /// A new file of a fixed size in a folder of --offload-dir, of which only this process knows: without a name, mode
 /// 0600. The system frees its space when the process ends, however it ends. Holds zeros. Functions are [any-thread].

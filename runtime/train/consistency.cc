@@ -3,6 +3,7 @@
 //
 //     rank 0     compiles one rank of each class, its own among them, verifies the job, sets
 //                  programs/sha256/<rank>   the hash that this rank must have
+//                  programs/homes/<rank>    that of its homes, which differ within a class, and programs/layout/<rank>
 //                  programs/text/<hash>     the text, once for each class
 //                  programs/verdict         "" or why the job is refused; set last, when the others are complete
 //     rank r     compiles its own programs meanwhile and compares the hash; only if it differs, fetches the text
@@ -21,6 +22,7 @@
 #include "base/concat.h"
 #include "base/progress.h"
 #include "base/sha256.h"
+#include "compile/compile_homes.h"
 #include "config/flag_table.h"
 #include "config/usage_error.h"
 #include "launch/fingerprint.h"
@@ -77,6 +79,12 @@ constexpr std::string_view kVerdict = "programs/verdict";
 std::string hash_key(int rank) {
   return "programs/sha256/" + std::to_string(rank);
 }
+std::string homes_key(int rank) {
+  return "programs/homes/" + std::to_string(rank);
+}
+std::string layout_key(int rank) {
+  return "programs/layout/" + std::to_string(rank);
+}
 std::string text_key(const std::string& hash) {
   return "programs/text/" + hash;
 }
@@ -89,6 +97,16 @@ std::string get_from_rank_0(KeyValueStore& store, std::string_view key, const st
     // The store's error names a key; the user needs the rank.
     if (error.code() != TSR_E_DEADLINE) throw;
     throw late_error(std::vector{0}, purpose, timeout_ms);
+  }
+}
+
+/// What each rank must own; ranks of one class own different parts.
+void publish_homes(const CompileInput& input, KeyValueStore& store) {
+  HomesCompiler compiler(input);
+  for (int rank = 0; rank < input.mesh.num_ranks(); ++rank) {
+    const HomesFingerprint planned = fingerprint_of_homes(compiler.compile(input.mesh.coordinates(rank)).init);
+    store.set(homes_key(rank), planned.homes);
+    store.set(layout_key(rank), planned.layout);
   }
 }
 
@@ -107,6 +125,7 @@ RankPrograms publish_programs(const Job& job, const CompileInput& input, KeyValu
     for (const int rank : members)
       store.set(hash_key(rank), hash);
   }
+  publish_homes(input, store);
   store.set(kVerdict, "");
   on_planned(programs);
   return std::move(programs.by_representative.at(programs.classes.representative(0)));
@@ -181,13 +200,18 @@ RankPrograms check_program_consistency(const Job& job, const CompileInput& input
   };
   const std::string verdict = published(kVerdict);
   if (!verdict.empty()) throw Error(TSR_E_INVALID_ARGUMENT, verdict);
-  const std::string planned = text_of(own);
-  const std::string hash = published(hash_key(info.rank));
-  if (sha256_hex(planned) == hash) return own;
-  const std::string expected = published(text_key(hash));
-  throw Error(TSR_E_FAILED_PRECONDITION, "rank " + std::to_string(info.rank) +
-                                             " plans a different program than rank 0 planned for it: " +
-                                             suspects(input) + "; " + first_difference(planned, expected));
+  const auto refuse = [&](const auto&... what) {
+    throw Error(TSR_E_FAILED_PRECONDITION, concat("rank ", info.rank, " ", what...));
+  };
+  const std::string planned = text_of(own), hash = published(hash_key(info.rank));
+  if (sha256_hex(planned) != hash)
+    refuse("plans a different program than rank 0 planned for it: ", suspects(input), "; ",
+           first_difference(planned, published(text_key(hash))));
+  if (own.homes.layout != published(layout_key(info.rank)))
+    refuse("declares another layout than rank 0 did for it: ", suspects(input));
+  if (own.homes.homes != published(homes_key(info.rank)))
+    refuse("has other homes (their pieces, roles or buffers) than rank 0 planned for it: ", suspects(input));
+  return own;
 }
 
 std::string lowest_answer(const RankInfo& info, int num_ranks, const std::string& question,

@@ -3,9 +3,6 @@
 
 #include "train/offload_space.h"
 
-#include <unistd.h>
-
-#include <array>
 #include <fstream>
 #include <sstream>
 
@@ -23,11 +20,9 @@ std::string key_of(int rank) {
 
 /// Names alone may be equal on two machines, and one machine may have several containers.
 std::string machine() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
   std::string boot;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
-  return concat(name.data(), " ", boot);
+  return concat(host_name(), " ", boot);
 }
 
 /// Of the ranks on this machine.

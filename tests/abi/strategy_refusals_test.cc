@@ -6,6 +6,7 @@
 #include "plugins/loader.h"
 #include "plugins/plugin_options.h"
 #include "program/program_text.h"
+#include "support/expect_error.h"
 #include "support/gpt2_ddp.h"
 #include "support/interposed_pass.h"
 #include "support/paths.h"
@@ -60,6 +61,22 @@ TEST_P(Refusal, OfAPurposeThatItDoesNotKnow) {
 TEST_P(Refusal, OfAPointOfReductionThatItDoesNotKnow) {
   EXPECT_EQ(status_where([](tsr_program_view& view) { view.reduce_every = TSR_EVERY_MICRO_BATCH + 1; }),
             TSR_E_UNSUPPORTED);
+}
+
+// What it leaves is half done.
+TEST(FailedEdit, ThatAPassPaysNoAttentionToIsNamed) {
+  const Gpt2Ddp job(3);
+  Program program = job.base(1, TSR_PURPOSE_STEP);
+  const std::string before = print_program(program);
+  const auto lower = [](const tsr_program_view*, const tsr_edit* edit, tsr_error*) {
+    tsr_error dropped{};
+    edit->remove(edit->ctx, 999'999, &dropped);
+    return TSR_OK;
+  };
+  expect_error([&] { run_interposed_pass(program, "careless", lower); },
+               {"careless", "its pass returned OK although an edit had failed (remove: ", "999999",
+                "return the status of the first edit that fails"});
+  EXPECT_EQ(print_program(program), before);
 }
 
 std::string name_of(const ::testing::TestParamInfo<std::string>& test) {

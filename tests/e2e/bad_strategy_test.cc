@@ -7,11 +7,23 @@
 namespace tessera::testing {
 namespace {
 
-CommandResult train(const std::string& strategy) {
+CommandResult train(const std::string& strategy, const std::string& comm = "local",
+                    const std::vector<std::string>& more = {}) {
   const std::string golden = source_dir("tests/golden/gpt2-nano");
-  return run_command({tessera_program(), "train", "--model=" + golden, "--data=" + golden + "/tokens.bin",
-                      "--batch-size=1", "--seq-len=8", "--steps=1", "--nproc=2", "--comm=local", "--threads=1",
-                      "--plugin-dir=" + binary_dir("tests/bad_strategies"), "--strategy=" + strategy});
+  std::vector<std::string> words = {tessera_program(),
+                                    "train",
+                                    "--model=" + golden,
+                                    "--data=" + golden + "/tokens.bin",
+                                    "--batch-size=1",
+                                    "--seq-len=8",
+                                    "--steps=1",
+                                    "--nproc=2",
+                                    "--comm=" + comm,
+                                    "--threads=1",
+                                    "--plugin-dir=" + binary_dir("tests/bad_strategies"),
+                                    "--strategy=" + strategy};
+  words.insert(words.end(), more.begin(), more.end());
+  return run_command(words);
 }
 
 void expect_refusal(const CommandResult& run, const std::string& reason) {
@@ -31,6 +43,16 @@ TEST(BadStrategy, OneThatHidesThatItDependsOnItsCoordinateIsNamed) {
   expect_refusal(run, "rank 1 plans a different program than rank 0 planned for it");
   EXPECT_NE(run.err.find("(secretive)"), std::string::npos) << run.err;
   EXPECT_NE(run.err.find("barrier"), std::string::npos) << "the line that differs is missing:\n" << run.err;
+}
+
+// The text of its program is the same.
+TEST(BadStrategy, OneWhoseHomesOrLayoutDifferOnARankIsNamed) {
+  for (const auto& [fault, text] : {std::pair("homes", "rank 1 has other homes (their pieces, roles or buffers) than"),
+                                    std::pair("layout", "rank 1 declares another layout than rank 0 did for it")}) {
+    const CommandResult run = train("inconsistent", "gloo", {std::string("--inconsistent.fault=") + fault});
+    expect_refusal(run, text);
+    EXPECT_NE(run.err.find("a strategy (inconsistent) is not pure"), std::string::npos) << run.err;
+  }
 }
 
 TEST(BadStrategy, OneThatForgetsItsSumIsFound) {

@@ -85,6 +85,40 @@ TEST(CheckpointCrash, TheLastGoodCheckpointStays) {
   }
 }
 
+size_t count(const std::string& text, const std::string& words) {
+  size_t number = 0;
+  for (size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1))
+    ++number;
+  return number;
+}
+
+/// `latest` cannot be replaced: the checkpoints are saved without it, and older ones go.
+TEST(CheckpointCrash, ALatestThatCannotBeWrittenIsAWarning) {
+  for (const int num_ranks : {1, 2}) {
+    const SavingJob job(num_ranks);
+    std::filesystem::create_directories(job.folder("run/latest"));
+    const CommandResult run = job.run("run");
+    expect_message(run, 0, {"give its own folder, as in --resume " + job.folder("run/step-00000002")});
+    EXPECT_EQ(count(run.err, job.folder("run/latest") + " cannot be written: cannot rename "), 1u) << run.err;
+    EXPECT_EQ(run.err.find("was not saved"), std::string::npos) << run.err;
+    for (const auto& [step, is_there] : {std::pair{2, false}, {4, true}, {6, true}})
+      EXPECT_EQ(std::filesystem::exists(job.folder("run/step-0000000" + std::to_string(step))), is_there) << step;
+    expect_message(run_command(train({"--steps=6", "--resume=" + job.folder("run")})), 0,
+                   {"the newest step is taken", "resumed from " + job.folder("run/step-00000006")});
+  }
+}
+
+TEST(CheckpointCrash, NeitherDoesABestThatCannotBeWrittenFailASave) {
+  const SavingJob job(
+      1, {"--save-best", "--save-async", "--eval-data=" + golden("/tokens.bin"), "--eval-every=1", "--eval-batches=1"});
+  std::filesystem::create_directories(job.folder("run/best"));
+  const CommandResult run = job.run("run");
+  expect_message(run, 0, {"saved " + job.folder("run/step-00000001")});
+  EXPECT_EQ(count(run.err, job.folder("run/best") + " cannot be written: cannot rename "), 1u) << run.err;
+  EXPECT_EQ(run.err.find("was not saved"), std::string::npos) << run.err;
+  EXPECT_EQ(file_bytes(job.folder("run/latest")), "step-00000006\n");
+}
+
 TEST(CheckpointCrash, AFolderThatCannotBeUsedIsRefusedAtTheStart) {
   const SavingJob job;
   const CommandResult run = job.run("no", {{"TESSERA_FAULT_AT", "1"}, {"TESSERA_FAULT_ERRNO", std::to_string(EROFS)}});

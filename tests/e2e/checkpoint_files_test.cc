@@ -15,6 +15,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/index_text.h"
+#include "checkpoint/save_folder.h"
 #include "e2e/cli.h"
 #include "e2e/wide_model.h"
 #include "storage/block_sums.h"
@@ -248,6 +249,35 @@ TEST_F(CheckpointFiles, AFolderIsOneRuns) {
     const std::string steps = "--steps=" + std::to_string(std::stoi(newest.substr(5)) + 1);
     expect_message(run_command(train({steps, nproc, "--save=" + to, "--resume=" + to})), 0, {"resumed from "});
     EXPECT_FALSE(fs::exists(to + "/save.lock"));
+  }
+}
+
+/// A user removes the folder of a run that saves into it, and starts another one there.
+TEST_F(CheckpointFiles, AFolderThatAnotherRunHasByNowIsLeftAlone) {
+  for (const Words& more : {Words{"--save-async"}, Words{"--nproc=2", "--strategy=fsdp", "--comm=local"}}) {
+    const std::string to = folder() + more.front();
+    Words flags = {"--steps=1000000", "--save-every=1", "--save=" + to};
+    flags.insert(flags.end(), more.begin(), more.end());
+    Command first(train(flags));
+    ASSERT_TRUE(first.wait_for("saved " + to)) << first.err();
+    ::kill(-first.pid(), SIGSTOP);
+    fs::remove_all(to);
+    Command second(train(flags));
+    // Past the step in which the first was stopped.
+    ASSERT_TRUE(second.wait_for("saved " + to + "/step-00000016")) << second.err();
+    ::kill(-first.pid(), SIGCONT);
+    const std::string holder = "another run (process " + std::to_string(second.pid());
+    EXPECT_TRUE(first.wait_for("--save " + to + " is being written by " + holder)) << first.err();
+    ::kill(second.pid(), SIGTERM);
+    const CommandResult ended = second.wait();
+    expect_message(ended, 0, {"stopped after step"});
+    EXPECT_EQ(ended.err.find("was not saved"), std::string::npos) << ended.err;
+    const std::vector<int64_t> steps = host::saved_steps(to);
+    EXPECT_TRUE(first.wait_for("and another run has saved " + host::step_folder_name(steps.at(0)))) << first.err();
+    ::kill(first.pid(), SIGTERM);
+    expect_message(first.wait(), 1, {" was not written: ", "--save " + to + " holds no checkpoint of this run"});
+    EXPECT_EQ(host::saved_steps(to), steps);
+    EXPECT_EQ(run_command(tessera({"inspect", to})).exit_code, 0);
   }
 }
 

@@ -13,11 +13,12 @@ namespace {
 
 using Parts = std::vector<std::string>;
 
-/// Two ranks over a communicator, and on a device, that wrap the repository's; what they do wrong,
-/// tests/abi/bad_plugins says.
-CommandResult run(const std::string& fault, Parts more) {
-  more.insert(more.end(), {"--steps=2", "--nproc=2", "--plugin-dir=" + binary_dir("tests/bad_plugins"),
-                           "--plugin-dir=" + binary_dir("tests/in_place_strategy")});
+/// Ranks over a communicator, and on a device, that wrap the repository's; what they do wrong, tests/abi/bad_plugins
+/// says.
+CommandResult run(const std::string& fault, Parts more, int num_ranks = 2) {
+  more.insert(more.end(),
+              {"--steps=2", "--nproc=" + std::to_string(num_ranks), "--plugin-dir=" + binary_dir("tests/bad_plugins"),
+               "--plugin-dir=" + binary_dir("tests/in_place_strategy")});
   return Command(train(more), {{"TESSERA_TEST_FAULT", fault}}).wait();
 }
 
@@ -73,14 +74,20 @@ TEST(SelfTest, FindsACommunicatorWhoseCollectivesAreWrong) {
   };
   const Case cases[] = {
       {"result-integers", "ddp", "gave a wrong result of all_reduce of int64 over 2 ranks"},
+      {"result-late-integers", "ddp", "gave a wrong result of all_reduce of int64 over 2 ranks"},
       {"result-beside", "ddp", "wrote beside the memory of all_reduce over 2 ranks"},
       {"result-aside", "ddp",
-       "gave -9 instead of 5 as number 6 of the memory of all_reduce (sum of f32, not in place) "},
+       "gave -9 instead of 3 as number 69 of the memory of all_reduce (sum of f32, not in place) "},
       {"result-rounded", "ddp", " as a sum in the order of the canonical tree, which it claims, over 2 ranks"},
       {"result-order", "fsdp", "gave 17 instead of 8 as number 1 of the memory of all_gather over 2 ranks"},
       {"result-range", "fsdp", "wrote beside the memory of all_gather over 2 ranks"},
       {"result-own-part", "fsdp", "gave 0 instead of 8 as number 1 of the memory of all_gather over 2 ranks"},
       {"result-own-part", "pipeline", " as number 1 of the memory of recv over 2 ranks"},
+      {"result-gather-aside", "fsdp",
+       "gave -9 instead of 8 as number 7 of the memory of all_gather (f32, not in place) "},
+      {"result-of-root-0", "zero3",
+       "gave 0 instead of 3 as number 1 of the memory of reduce (sum of f32 to rank 0, in "},
+      {"result-own-copy", "zero3", " as number 69 of the memory of broadcast (f32 from rank "},
       {"result-order", "routing", " of the memory of all_to_all over 2 ranks"},
       {"result-range", "routing", "wrote beside the memory of all_to_all over 2 ranks"},
   };
@@ -104,9 +111,25 @@ TEST(SelfTest, FindsReductionsThatAreWrong) {
   for (const std::string comm : {"hostile", "hostile-gloo"}) {
     expect_refused(run("result-averages", {"--comm=" + comm, "--strategy=local-sgd", "--local-sgd.every=2",
                                            "--plugin-dir=" + binary_dir("tests/mutation_strategies")}),
-                   "gave 5 instead of 2.5 as number 6 of the memory of all_reduce (avg of f32, not in place)", 1);
+                   "gave 3 instead of 1.5 as number 1 of the memory of all_reduce (avg of f32, in place)", 1);
     expect_refused(run("result-narrow", {"--comm=" + comm, "--strategy=ddp", "--dtype=bf16", "--reduce-dtype=bf16"}),
-                   "gave a wrong result of all_reduce (sum of bf16, not in place)", 1);
+                   "gave a wrong result of all_reduce (sum of bf16, in place)", 1);
+  }
+}
+
+TEST(SelfTest, FindsAGatherThatIsWrongInTheDtypeOfTheProgram) {
+  for (const std::string comm : {"hostile", "hostile-gloo"})
+    expect_refused(run("result-narrow-gather", {"--comm=" + comm, "--strategy=fsdp", "--dtype=bf16"}),
+                   "gave a wrong result of all_gather (bf16, in place) over 2 ranks, and reported no error", 1);
+}
+
+// Ranks {0, 2} and {1, 3} are connected as {0, 3} and {1, 2}.
+TEST(SelfTest, FindsACommunicatorOfMembersOfAnotherGroup) {
+  for (const std::string comm : {"hostile", "hostile-gloo"}) {
+    const CommandResult result =
+        run("result-of-other-group", {"--comm=" + comm, "--mesh=dp=2,tp=2", "--strategy=dp=ddp,tp=tensor"}, 4);
+    expect_refused(result, comm + "-comm.so) fails its self-test: dp.gradient gave 5 instead of ", 1);
+    expect_refused(result, " as a sum over 2 ranks, and reported no error; use another --comm", 1);
   }
 }
 
@@ -115,6 +138,12 @@ TEST(SelfTest, LeavesARightCommunicatorAlone) {
     for (const std::string comm : {"local", "gloo"}) {
       const CommandResult result = run("none", {"--comm=" + comm, "--strategy=" + strategy});
       EXPECT_EQ(result.exit_code, 0) << strategy << " over " << comm << "\n" << result.err;
+    }
+  for (const std::string dtype : {"bf16", "fp16"})
+    for (const std::string strategy : {"fsdp", "zero3"}) {
+      const CommandResult result =
+          run("none", {"--comm=gloo", "--strategy=" + strategy, "--dtype=" + dtype, "--reduce-dtype=" + dtype}, 3);
+      EXPECT_EQ(result.exit_code, 0) << strategy << " in " << dtype << "\n" << result.err;
     }
 }
 
@@ -130,6 +159,27 @@ TEST(SelfTest, FindsADeviceWhoseStreamsAreNotInOrder) {
   const std::string function = "hostile-device.so) fails its self-test: a host function did not wait for the ";
   expect_refused(run("function-swapped", {"--device=hostile", "--comm=gloo"}), function + "one before it", 1);
   expect_refused(run("function-at-once", {"--device=hostile", "--comm=gloo"}), function + "copy before it", 1);
+}
+
+TEST(SelfTest, FindsADeviceThatRunsFunctionsTwice) {
+  expect_refused(run("function-twice", {"--device=hostile", "--comm=gloo"}),
+                 "hostile-device.so) fails its self-test: a host function ran 2 times instead of once", 1);
+}
+
+TEST(SelfTest, FindsADeviceThatCopiesOtherRanges) {
+  const std::string head = "hostile-device.so) fails its self-test: a copy from the host to the device ";
+  const Parts flags = {"--device=hostile", "--comm=gloo"};
+  expect_refused(run("copy-to-a-page", flags), head + "wrote beside its range: it left byte 4096 at ", 1);
+  expect_refused(run("copy-from-a-page", flags), head + "left byte 0 at ", 1);
+  expect_refused(run("copy-by-sixteens", flags), head + "left byte 992 at 90 instead of ", 1);
+}
+
+TEST(SelfTest, FindsADeviceWhoseStepIsAnother) {
+  const std::string head = "hostile-device.so) fails its self-test: ";
+  const Parts flags = {"--device=hostile", "--comm=gloo"};
+  expect_refused(run("clip-off", flags), head + "clip gave 1 instead of 0.29981", 1);
+  for (const std::string fault : {"adamw-no-decay", "adamw-beta"})
+    expect_refused(run(fault, flags), head + "adamw gave ", 1);
 }
 
 #if defined(__x86_64__)

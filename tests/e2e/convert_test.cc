@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <cstring>
 #include <filesystem>
 
 #include "e2e/cli.h"
@@ -60,6 +61,24 @@ TEST(Convert, ChangesNoFolderThatIsThere) {
   EXPECT_NE(refused.err.find("exists and is not empty; give the name of a new folder"), std::string::npos)
       << refused.err;
   EXPECT_EQ(file_bytes(folder.path("out/model.safetensors")), "of somebody");
+}
+
+TEST(Convert, LeavesNothingWhereItFails) {
+  const TempFolder folder;
+  folder.write("in/config.json", file_bytes(golden("/config.json")));
+  std::string weights = file_bytes(golden("/model.safetensors"));
+  const float large = 1e6f;
+  std::memcpy(weights.data() + weights.size() - sizeof large, &large, sizeof large);
+  folder.write("in/model.safetensors", weights);
+  const auto convert = [&](const std::string& out) {
+    expect_message(run_command(tessera({"convert", folder.path("in"), folder.path(out), "--dtype=fp16"})), 1,
+                   {"1e+06, more than float16 holds; give --dtype float32"});
+  };
+  convert("out");
+  EXPECT_FALSE(std::filesystem::exists(folder.path("out")));
+  std::filesystem::create_directory(folder.path("there"));
+  convert("there");
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path("there")));
 }
 
 }  // namespace

@@ -123,6 +123,32 @@ TEST(Profile, ReplacesOnlyATrace) {
   EXPECT_EQ(file_bytes(file), "a letter");
 }
 
+/// The folder that it is started in is removed while its steps run; the last one is profiled.
+CommandResult run_from_a_folder_that_goes(const TempFolder& folder, const std::string& trace) {
+  const std::string start = folder.path("start");
+  fs::create_directory(start);
+  std::vector<std::string> words = {"/bin/sh", "-c", "cd \"$0\" && exec \"$@\"", start};
+  const auto job = train({"--steps=1000", "--profile=1000", "--profile-out", trace});
+  words.insert(words.end(), job.begin(), job.end());
+  Command run(words);
+  EXPECT_TRUE(run.wait_for("step    1/1000 ")) << run.err();
+  fs::remove_all(start);
+  return run.wait();
+}
+
+TEST(Profile, ATraceWhoseFolderIsGoneIsAWarning) {
+  const TempFolder folder;
+  expect_message(run_from_a_folder_that_goes(folder, "t.json"), 0,
+                 {"no trace: --profile-out ", "start/t.json cannot be written: its folder ",
+                  "No such file or directory; the run continues", "done: 1000 steps"});
+}
+
+TEST(Profile, ATraceElsewhereNeedsNoFolderOfTheStart) {
+  const TempFolder folder;
+  expect_message(run_from_a_folder_that_goes(folder, "../t.json"), 0, {"trace: --profile 1000:1000 is in ../t.json"});
+  EXPECT_EQ(run_command(tessera({"trace", folder.path("t.json")})).exit_code, 0);
+}
+
 TEST(Profile, ResumedRunsHaveLaterSteps) {
   const TempFolder folder;
   ASSERT_EQ(run_command(train({"--steps=2", "--save", folder.path("save")})).exit_code, 0);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <regex>
 
@@ -151,6 +152,32 @@ TEST(Report, OfARunThatFailedHasTheEndsOfTheLogsThatSayWhy) {
     EXPECT_NE(page.find(part), std::string::npos) << part;
   for (const std::string part : {"Rank 1,", "line 10."})
     EXPECT_EQ(page.find(part), std::string::npos) << part;
+}
+
+// The folder may come from elsewhere, and the page may be passed on.
+TEST(Report, TakesNothingFromOutsideOfItsFolder) {
+  const TempFolder folder;
+  std::filesystem::copy(record(), folder.path("copy"));
+  const std::string secret = folder.write("secret", "the key is 1234\n");
+  for (const std::string name : {"plan.txt", "log.rank0.txt", "config.json", "step.svg"}) {
+    std::filesystem::remove(folder.path("copy/" + name));
+    std::filesystem::create_symlink("../secret", folder.path("copy/" + name));
+  }
+  EXPECT_EQ(report_of(folder.path("copy")).find("the key is"), std::string::npos);
+  std::filesystem::rename(folder.path("copy/metrics.jsonl"), folder.path("metrics"));
+  std::filesystem::create_symlink("../metrics", folder.path("copy/metrics.jsonl"));
+  expect_message(run_command(tessera({"report", folder.path("copy")})), 2, {"has no metrics.jsonl"});
+}
+
+TEST(Report, LeavesOutALineThatIsFarTooLong) {
+  const MadeRun run(step_line(1, "5.5"));
+  const std::string metrics = run.folder.path("metrics.jsonl");
+  const auto size = std::filesystem::file_size(metrics);
+  std::filesystem::resize_file(metrics, size + (64 << 20));  // zeros, and then lines again
+  std::ofstream(metrics, std::ios::app) << "\n" << step_line(2, "5.25");
+  const std::string page = report_of(run.folder.path());
+  EXPECT_EQ(chart_of(numbers_of(page), "loss")["series"][0]["x"], json({1, 2}));
+  EXPECT_NE(page.find("1 line of the metrics could not be read"), std::string::npos);
 }
 
 TEST(Report, OfAResumedRunHasEachStepOnce) {

@@ -149,6 +149,17 @@ TEST(ABenchmark, OfOneProcessIgnoresARequestToSave) {
 }
 
 // The shell's child inherits that SIGCHLD is ignored, and then the system keeps no exit status of its children.
+// It may arrive while a plugin works, which has not crashed then.
+TEST(ARunOfOneRank, NamesWhoSentASignalOfCrashes) {
+  Command run(train({kSteps}));
+  wait_for_steps(run);
+  kill(run.pid(), SIGSEGV);
+  const CommandResult result = run.wait();
+  EXPECT_EQ(result.exit_code, 128 + SIGSEGV);
+  expect_part(result.err, "tessera: ended by SIGSEGV, which process " + std::to_string(::getpid()) + " sent");
+  EXPECT_EQ(result.err.find("crashed"), std::string::npos) << result.err;
+}
+
 TEST(ALaunchedJob, EndsWhereSigchldIsIgnored) {
   std::string command = "trap '' CHLD; exec";
   for (const std::string& word : train({"--steps=2", "--nproc=2"}))

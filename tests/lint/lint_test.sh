@@ -167,5 +167,19 @@ There are no lines, he said, that there are rules for. Who reads this?
 TEXT
 accepted 'English'
 
+# shellcheck disable=SC2016  # backticks of Markdown
+page='The program is `base/log.h`, `runtime/cli/main.cc` and `log_test.cc`; `base/lo*.h` too, and `sed
+base/log.h`.
+```
+`base/shown.h`
+```
+Made: `build/made.cc`. A name of the reader: `plugins/foo/foo_plugin.cc`. In no backticks: cli/lost.h.'
+put docs/page.md "$page"
+accepted 'paths of files that are there, in a block, or not ours'
+# shellcheck disable=SC2016
+put docs/page.md "$page" '`cli/log.h` and `sed' 'base/gone.cc cli/main.c`, `base/tog*.h`.'
+refused 'a path of a file that is not there' 'docs/page.md:7: cli/log.h is not' 'docs/page.md:8: base/gone.cc is not' \
+  'docs/page.md:8: cli/main.c is not' 'docs/page.md:8: base/tog*.h is not' 'paths.py found the above'
+
 [ "$failures" -eq 0 ] && echo "every rule finds its breach"
 exit $((failures > 0))

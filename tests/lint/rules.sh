@@ -17,6 +17,7 @@
 # 13. CUDA sources count bits with CUDA's functions (__ffs, __clz, __popc): of std::countr_zero nvcc 13.0 makes the number 32,
 #     without a warning, and compiled for the processor the same source is right.
 # 14. No two files define a type of one name in one namespace of runtime/, of a plugin or of the plugin API (names.py).
+# 15. Source files that documents name are in the tree (paths.py).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 readonly folders=(base storage config launch guard plugins mesh model weights data text program passes memory offload verify compile exec generate job checkpoint rates trace plan train record report doctor cli)
@@ -100,7 +101,7 @@ while IFS=: read -r file line text; do
   breach "$file:$line: $text in a CUDA source; nvcc may compile it to a constant; use __ffs, __clz or __popc"
 done < <(grep -rnoE 'std::(count[lr]_(zero|one)|popcount|bit_(width|ceil|floor)|has_single_bit)' plugins --include='*.cu' --include='*.cuh' || true)
 
-for check in 'cycles.py runtime plugins plugin-api' 'contracts.py plugin-api/include/tessera' words.py \
+for check in 'cycles.py runtime plugins plugin-api' 'contracts.py plugin-api/include/tessera' words.py paths.py \
   "names.py runtime plugin-api $(echo plugins/*/)"; do
   # shellcheck disable=SC2086  # a script and its arguments
   python3 tests/lint/$check >&2 || breach "tests/lint/${check%% *} found the above"

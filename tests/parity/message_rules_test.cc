@@ -208,5 +208,15 @@ TEST(Casts, AreThoseOfTheDevice) {
       "cannot run on the device: [cpu-device] cast from float32 to int8");
 }
 
+TEST(Scaling, IsOfTheDtypesOfTheDevice) {
+  expect_refused(
+      job("one"),
+      [](Program& p) {
+        const uint64_t whole = add_staging(p, "whole numbers", 8, TSR_I64);
+        insert_elementwise(p, 0, TSR_ACTION_SCALE, {whole, 0, 8, 0, 0}, 2.0);
+      },
+      "cannot run on the device: [cpu-device] scale of int64");
+}
+
 }  // namespace
 }  // namespace tessera::testing

@@ -46,6 +46,23 @@ TEST(BaseProgram, BackwardMirrorsForward) {
   EXPECT_TRUE(std::ranges::is_sorted(forward));
 }
 
+// Kernels write all that the table says, and would write over what comes next.
+TEST(BaseProgram, RefusesADeviceThatKeepsLessThanItsOpsDo) {
+  const Gpt2Ddp gpt2(1);
+  const Program step = gpt2.base(0);
+  const auto describe = [](const tsr_op& op) {
+    std::vector<tsr_slot_spec> slots = cpu::describe(op);
+    for (tsr_slot_spec& slot : slots)
+      if (TSR_SLOT_ROLE(slot.slot) == TSR_ROLE_SAVED) --slot.num_elements;
+    return slots;
+  };
+  expect_error(
+      [&] {
+        build_program(*step.model, *step.mesh, step.coordinates, step.step_config, {}, TSR_PURPOSE_STEP, describe);
+      },
+      {"the device describes slot s0 of ", " elements, the model with "});
+}
+
 // Devices refuse what an op does not have, so that a later minor may give it to the op.
 TEST(BaseProgram, SendsZerosWhereAnOpHasNoAttributeOrExtent) {
   const Gpt2Ddp gpt2(1);

@@ -92,6 +92,7 @@ TEST_F(RatesFile, WhatIsWrongIsRefusedByItsPath) {
   expect_refused([](J& j) { j["files"] = 3; }, "\"files\" is not an object");
   expect_refused([](J& j) { j["ops"] = J::array(); }, "\"ops\" is not a list with at least one entry");
   expect_refused([](J& j) { j["ops"][1]["seconds"] = 0; }, "\"ops[1].seconds\" is 0");
+  expect_refused([](J& j) { j["ops"][1]["seconds"] = 1e308; }, "\"ops[1].seconds\" is 1e+308; at most 1e+18 can be");
   expect_refused([](J& j) { j["ops"][2].erase("shape"); }, "\"ops[2].shape\" is missing");
   expect_refused([](J& j) { j["link_bytes_per_second"] = nullptr; }, "\"link_bytes_per_second\" is null");
   expect_error([&] { read_rates(write("rates: 3")); }, {"--rates"});

@@ -36,6 +36,7 @@ void save(const TempFolder& folder, int64_t step, int64_t keep, const std::strin
   checkpoint.begin();
   folder.write(step_folder_name(step) + ".partial/index.json", contents);
   checkpoint.commit();
+  checkpoint.name_latest();
   checkpoint.retire_older(keep);
   checkpoint.remove_unnamed();
 }
@@ -67,8 +68,29 @@ TEST(SaveFolder, IsOnDiskBeforeLatestNamesIt) {
   checkpoint.begin();
   synced.clear();
   checkpoint.commit();
+  checkpoint.name_latest();
   EXPECT_EQ(synced, (std::vector{folder.path("step-00000001.partial"), folder.path(), folder.path("latest.partial"),
                                  folder.path()}));
+}
+
+TEST(SaveFolder, IsThereWhenLatestCannotNameIt) {
+  const TempFolder folder;
+  folder.write("latest/x", "");
+  const NewCheckpoint checkpoint(folder.path(), 1);
+  checkpoint.begin();
+  checkpoint.commit();
+  EXPECT_EQ(saved_steps(folder.path()), Steps{1});
+  expect_error([&] { checkpoint.name_latest(); }, {"cannot rename ", "latest.partial", "Is a directory"});
+  EXPECT_EQ(choose_checkpoint(folder.path()).folders, std::vector{folder.path("step-00000001")});
+}
+
+TEST(SaveFolder, TheBestStaysWhereItCannotBeNamed) {
+  const TempFolder folder;
+  folder.write("best/x", "");
+  for (int64_t step = 1; step <= 3; ++step)
+    save(folder, step, 0);
+  NewCheckpoint(folder.path(), 3).retire_older(1, 1);
+  EXPECT_EQ(saved_steps(folder.path()), (Steps{1, 3}));
 }
 
 /// A run that went back to step 2 saves step 3 again: later steps are of the run that it left, and stay until then.
@@ -221,8 +243,45 @@ TEST(FolderLock, AFileAloneHoldsNothing) {
   EXPECT_EQ(text.find("elsewhere"), std::string::npos) << text;
 }
 
+TEST(FolderLock, IsTakenAnewWhereItWasRemoved) {
+  const TempFolder folder;
+  constexpr std::chrono::milliseconds kAtOnce(0);
+  const std::string runs = folder.path("runs");
+  std::filesystem::create_directory(runs);
+  FolderLock lock("--save", runs, "save.lock", kAtOnce);
+  EXPECT_FALSE(lock.renew(kAtOnce));
+  std::filesystem::remove_all(runs);
+  std::filesystem::create_directory(runs);
+  EXPECT_TRUE(lock.is_lost());
+  EXPECT_TRUE(lock.renew(kAtOnce));
+  EXPECT_FALSE(lock.is_lost());
+  expect_error([&] { FolderLock("--save", runs, "save.lock", kAtOnce); }, {" is being written by another run"});
+}
+
+TEST(FolderLock, IsLostToTheRunThatHasTheFolderByNow) {
+  const TempFolder folder;
+  constexpr std::chrono::milliseconds kAtOnce(0);
+  auto first = std::make_unique<FolderLock>("--save", folder.path(), "save.lock", kAtOnce);
+  std::filesystem::remove(folder.path("save.lock"));
+  auto second = std::make_unique<FolderLock>("--save", folder.path(), "save.lock", kAtOnce);
+  for (int i = 0; i < 2; ++i)
+    expect_error([&] { first->renew(kAtOnce); },
+                 {"--save " + folder.path() + " is being written by another run (process " + std::to_string(getpid()),
+                  folder.path("save.lock"), " was removed while this run was using it", "stop one of the two runs"});
+  EXPECT_TRUE(first->is_lost());
+  second.reset();
+  EXPECT_TRUE(first->renew(kAtOnce));
+  first->release();
+  EXPECT_TRUE(first->is_lost());
+  second = std::make_unique<FolderLock>("--save", folder.path(), "save.lock", kAtOnce);
+  first.reset();
+  EXPECT_TRUE(std::filesystem::exists(folder.path("save.lock"))) << "it is the second one's";
+}
+
 TEST(FolderLock, WhereNoFileCanBeMadeNothingIsRefused) {
   const TempFolder folder;
+  FolderLock none("--save", folder.path("nowhere"), "save.lock", std::chrono::milliseconds(0));
+  EXPECT_FALSE(none.renew());
   for (int i = 0; i < 2; ++i)
     FolderLock("--save", folder.path("nowhere"), "save.lock", std::chrono::milliseconds(0));
 }

@@ -45,6 +45,11 @@ bool has_note(const ParsedFlags& flags, const std::string& part) {
   return std::ranges::any_of(flags.notes, [&](const std::string& note) { return note.find(part) != note.npos; });
 }
 
+TEST(SettingsFile, RefusesANumberThatIsTooSmall) {
+  refuse("{" + kJob + R"(, "lr": 1e-400})", {"has the number 1e-400, which is too small for a number of 64 bits"});
+  EXPECT_EQ(parse(file("{" + kJob + R"(, "lr": 1e-300, "eps": 0.0e-400})")).config.lr, 1e-300);
+}
+
 // Every flag of train with a value that is not its default.
 TEST(SettingsFile, ReadsBackWhatItWrote) {
   const Words words = {"--model=gpt2",

@@ -42,6 +42,11 @@ TEST(Printable, LeavesContinuationLines) {
   EXPECT_EQ(printable("x\n error: forged"), "x\\n error: forged");
 }
 
+TEST(ProcessText, HasTheHostThatIsKnown) {
+  EXPECT_EQ(process_text(733, "node1"), "process 733 on node1");
+  EXPECT_EQ(process_text(733, ""), "process 733");
+}
+
 TEST(RankList, IsShort) {
   const auto list = [](std::vector<int> ranks) { return rank_list(ranks); };
   EXPECT_EQ(list({}), "");

@@ -40,7 +40,7 @@ constexpr tsr_option string_option(std::string_view name, std::string_view value
   return {literal(name), literal(value), literal(choices), literal(help), 1, 0, TSR_OPTION_STRING, 0};
 }
 
-/// The same option, in which ranks may differ.
+/// The same option, in which ranks may differ. Of communicators only.
 constexpr tsr_option per_rank(tsr_option option) {
   option.flags |= TSR_OPTION_PER_RANK;
   return option;

@@ -19,7 +19,8 @@
  *  - Strings are borrowed UTF-8 {ptr, len}, not zero-terminated. Arguments are borrowed for the call: the callee copies
  *    what it keeps. What a call returns by pointer is owned by the callee and lives as long as the object it came from,
  *    unless the function says otherwise. Objects a create, open or prepare returns belong to the caller, who
- *    ends them with the destroy of the same table and with nothing else; no allocator crosses the ABI.
+ *    ends them with the destroy of the same table and with nothing else; no allocator crosses the ABI. Each call
+ *    makes an object of its own, and returns none that is in use.
  *  - Errors: a function with a `tsr_error*` returns TSR_OK or a negative code, and then fills *err if err is not NULL.
  *    "Errors:" at a function lists the codes with a meaning of their own. Besides them every function may return
  *    RESOURCE_EXHAUSTED (out of memory) and INTERNAL (a bug in the callee, or a failed call of a library under it).
@@ -136,7 +137,8 @@ typedef struct tsr_str { /* FROZEN; borrowed UTF-8, not zero-terminated */
 } tsr_str;
 
 /* Element type: DLPack's {code:8, bits:8, lanes:16} in one word; 0 is invalid. Elements may be less than a byte: a
- * range of them is whole bytes all the same, from its offset to its end. */
+ * range of them is whole bytes all the same, from its offset to its end. Hosts of this minor have no buffers of them:
+ * add_buffer takes the types with a name below alone, so smaller elements are packed into TSR_U8. */
 typedef uint32_t tsr_dtype;
 #define TSR_DTYPE_OF(code, bits) ((tsr_dtype)(code) | ((tsr_dtype)(bits) << 8) | ((tsr_dtype)1 << 16))
 #define TSR_DTYPE_BITS(dtype) (((dtype) >> 8 & 0xffu) * ((dtype) >> 16))
@@ -170,7 +172,9 @@ typedef struct tsr_tensor_view {
 #define TSR_OPTION_BOOL 3u   /* true|false, carried as int 0 or 1 */
 #define TSR_OPTION_STRING 4u /* one of `choices` (separated by '|') unless that is empty */
 
-#define TSR_OPTION_PER_RANK 1u /* a flag: about a rank's own place, so ranks may differ in it */
+/* A flag, of a communicator's options: about a rank's own place, so ranks may differ in it. Of another kind's plugin it
+ * has no effect: ranks that differ in the option are refused. */
+#define TSR_OPTION_PER_RANK 1u
 
 /* FROZEN. One option of a plugin; on the command line `--<plugin>.<name>=<value>`. Known before any instance exists. */
 typedef struct tsr_option {

@@ -45,7 +45,7 @@ typedef struct tsr_kernel tsr_kernel;
 #define TSR_ROLE_OUTPUT 4u          /* o:  output value */
 #define TSR_ROLE_INPUT_GRADIENT 5u  /* di: */
 #define TSR_ROLE_OUTPUT_GRADIENT 6u /* do: */
-#define TSR_ROLE_SAVED 7u           /* s:  written by forward for backward */
+#define TSR_ROLE_SAVED 7u           /* s:  written by forward for backward: the operands after "keep" in ops.inc */
 #define TSR_ROLE_CONTEXT 8u         /* c:  written by backward_input for backward_weight */
 #define TSR_ROLE_WORKSPACE 9u       /* w:  scratch; undefined before and after */
 #define TSR_ROLE_SOURCE 10u         /* src */

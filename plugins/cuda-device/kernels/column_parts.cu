@@ -4,6 +4,7 @@
 
 #include "cuda-device/kernels/column_parts.cuh"
 #include "cuda-device/kernels/launch.h"
+#include "cuda-device/kernels/warp.cuh"
 
 namespace tessera::cuda {
 namespace {

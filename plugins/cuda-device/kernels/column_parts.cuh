@@ -4,10 +4,10 @@
 
 #include "cuda-device/kernels/column_parts.h"
 #include "cuda-device/kernels/vectors.cuh"
+#include "cuda-device/kernels/warp.cuh"
 
 namespace tessera::cuda {
 
-inline constexpr unsigned kWarpSize = 32;
 inline constexpr unsigned kRowsAtOnce = 8;  // one a warp
 inline constexpr unsigned kPartThreads = kWarpSize * kRowsAtOnce;
 

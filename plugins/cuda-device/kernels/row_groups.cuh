@@ -7,10 +7,10 @@
 #include <string>
 
 #include "cuda-device/kernels/vectors.cuh"
+#include "cuda-device/kernels/warp.cuh"
 
 namespace tessera::cuda {
 
-inline constexpr unsigned kThreadsOfWarp = 32;
 /// Groups of a thread in rows that are longer than any of GPT-2's.
 inline constexpr int kGroupsOfWideRow = 4;
 /// The most threads of a row. With 896 each has 72 registers, enough for sums of all columns of its group.
@@ -94,17 +94,17 @@ class RowPart {
 template <int kNum>
 __device__ inline void sum_over_row(float (&values)[kNum], unsigned turn) {
 #pragma unroll
-  for (int offset = kThreadsOfWarp / 2; offset > 0; offset /= 2)
+  for (int offset = kWarpSize / 2; offset > 0; offset /= 2)
 #pragma unroll
     for (float& value : values)
       value += __shfl_xor_sync(0xffffffffu, value, offset);
-  const unsigned num_warps = blockDim.x / kThreadsOfWarp, first = threadIdx.y * num_warps;
+  const unsigned num_warps = blockDim.x / kWarpSize, first = threadIdx.y * num_warps;
   if (num_warps == 1) return;
-  __shared__ float of_warps[2][1024 / kThreadsOfWarp][kNum];
-  if (threadIdx.x % kThreadsOfWarp == 0)
+  __shared__ float of_warps[2][1024 / kWarpSize][kNum];
+  if (threadIdx.x % kWarpSize == 0)
 #pragma unroll
     for (int k = 0; k < kNum; ++k)
-      of_warps[turn][first + threadIdx.x / kThreadsOfWarp][k] = values[k];
+      of_warps[turn][first + threadIdx.x / kWarpSize][k] = values[k];
   __syncthreads();
 #pragma unroll
   for (int k = 0; k < kNum; ++k)
@@ -119,7 +119,7 @@ __device__ inline void sum_over_row(float (&values)[kNum], unsigned turn) {
 template <int kGroups>
 dim3 row_block(uint64_t num_groups) {
   const auto threads = static_cast<unsigned>((num_groups + kGroups - 1) / kGroups);
-  const unsigned of_row = (threads + kThreadsOfWarp - 1) / kThreadsOfWarp * kThreadsOfWarp;
+  const unsigned of_row = (threads + kWarpSize - 1) / kWarpSize * kWarpSize;
   return dim3(of_row, std::max(1u, kThreadsOfRows / of_row));
 }
 

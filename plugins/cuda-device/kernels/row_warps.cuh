@@ -4,11 +4,12 @@
 
 #include "cuda-device/kernels/launch.h"
 #include "cuda-device/kernels/vectors.cuh"
+#include "cuda-device/kernels/warp.cuh"
 
 namespace tessera::cuda {
 
 inline constexpr unsigned kRowWarpThreads = 256;
-inline constexpr unsigned kLanesOfRow = 32;
+inline constexpr unsigned kLanesOfRow = kWarpSize;
 
 inline dim3 row_warp_grid(uint64_t rows) {
   return dim3(blocks_for(rows, kRowWarpThreads / kLanesOfRow));

@@ -3,9 +3,10 @@
 
 #include <cuda_runtime.h>
 
+#include "cuda-device/kernels/values.cuh"
+
 namespace tessera::cuda {
 
-inline constexpr float kLog2E = 1.44269504f;
 inline constexpr float kLowest = -1e30f;  // below every logit, and finite, so that nothing is infinity minus infinity
 
 /// e^(x - max) by the hardware's power of two; 0 for x = -infinity.

@@ -8,6 +8,8 @@
 
 namespace tessera::cuda {
 
+inline constexpr float kLog2E = 1.44269504f;  // e^x = 2^(kLog2E x): the hardware has the power of two
+
 __device__ inline float to_float(float value) {
   return value;
 }

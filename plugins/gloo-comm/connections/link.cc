@@ -1,7 +1,5 @@
 #include "gloo-comm/connections/link.h"
 
-#include <algorithm>
-
 namespace tessera::gloo_comm {
 
 std::string lost_connection_text(int world_rank) {

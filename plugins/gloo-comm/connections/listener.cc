@@ -69,9 +69,4 @@ void Listener::watch(Poller& poller, const GroupKey& group, int own, const OnMem
     poller.add(listener_, POLLIN, [this, &group, own] { accept_pending(group, own); });
 }
 
-void Listener::close() {
-  listener_.reset();
-  handshakes_.clear();
-}
-
 }  // namespace tessera::gloo_comm

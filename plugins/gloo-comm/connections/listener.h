@@ -26,8 +26,6 @@ class Listener {
   /// when there is no descriptor left for a connection.
   void watch(Poller& poller, const GroupKey& group, int own, const OnMember& on_member);
 
-  void close();
-
  private:
   void accept_pending(const GroupKey& group, int own);
   /// The first handshake that may be evicted for a new connection, or the end.

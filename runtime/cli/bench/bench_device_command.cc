@@ -19,7 +19,6 @@
 #include "config/text_values.h"
 #include "config/usage_error.h"
 #include "exec/self_test/test_device.h"
-#include "plan/format.h"
 #include "plugins/host_services.h"
 #include "plugins/loader.h"
 #include "plugins/plugin_options.h"

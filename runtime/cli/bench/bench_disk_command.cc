@@ -14,7 +14,6 @@
 #include "config/text_values.h"
 #include "config/train_config.h"
 #include "config/usage_error.h"
-#include "plan/format.h"
 #include "plugins/host_services.h"
 #include "plugins/loader.h"
 #include "plugins/plugin_options.h"

@@ -16,7 +16,6 @@
 #include "cli/bench/comm_table.h"
 #include "config/text_values.h"
 #include "launch/fingerprint.h"
-#include "plan/format.h"
 #include "plugins/host_services.h"
 #include "rates/measure.h"
 #include "rates/memory_bench.h"

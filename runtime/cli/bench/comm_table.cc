@@ -11,7 +11,7 @@
 
 #include "cli/bench/comm_table.h"
 
-#include "plan/format.h"
+#include "base/concat.h"
 
 namespace tessera::host {
 namespace {

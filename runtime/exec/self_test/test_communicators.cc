@@ -1,89 +1,136 @@
 // The self-test of communicators at the start of a run, in two rounds. In the first, each sums a few numbers of each
 // member: whole ones, whose sum has the same bits in every order of addition, and some whose sum reveals the order,
-// which are compared if the communicator promises the canonical order. The second round tests the other kinds that the
-// programs use. All members of a group use the same kinds, except for messages; so the sum also counts the members that
-// use messages, and if any does, all take part in that test. In each round all communicators are tested at once, in the
-// order of their creation, which is the same on all ranks. Cost: decision 0043.
+// which are compared if the communicator promises the canonical order. The second round tests the forms of collectives
+// that the programs use. All members of a group use the same forms, except for messages; so the sum also counts the
+// members that use messages, and if any does, all take part in that test. In each round all communicators are tested at
+// once, in the order of their creation, which is the same on all ranks. Cost: decision 0043.
 
 #include "exec/self_test/test_communicators.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/concat.h"
+#include "exec/self_test/forms.h"
 #include "exec/self_test/probes.h"
 #include "guard/known_functions.h"
 #include "program/collective.h"
 #include "tessera/error.hpp"
+#include "tessera/ranges.hpp"
 
 namespace tessera::host {
 namespace {
+
+/// Of int64: the words of a step's squares, and a bound on what a strategy may add to that.
+constexpr uint64_t kMinIntegers = TSR_SQUARES_WORDS, kMaxIntegers = 1024;
 
 /// A communicator, and what the programs use it for.
 struct Use {
   Communicator& comm;
   const tsr_communicator_interface& api;
   RankStream stream;
-  int member, num_members;
-  std::set<uint32_t> kinds;             // TSR_COLL_*
-  std::set<Reduction> reductions = {};  // of floats
-  bool sums_integers = false;
+  ProbedGroup group;
+  std::set<uint32_t> kinds = {};  // TSR_COLL_*
+  std::set<CollectiveForm> forms = {};
+  uint64_t num_integers = 0;  // in the largest sum of int64
   bool sends() const { return kinds.contains(TSR_COLL_SEND) || kinds.contains(TSR_COLL_RECV); }
   bool exchanges() const { return kinds.contains(TSR_COLL_EXCHANGE); }
 };
 
-/// One probe of one communicator. Its memory must outlive the stream's work.
+/// The probes of one round of one communicator, one after another. Their blocks are one allocation and one copy in each
+/// direction, which must outlive the stream's work.
 class ProbeRun {
  public:
-  ProbeRun(const Use& use, Probe probe) : use_(use), probe_(std::move(probe)), block_(probe_.before) {}
-
-  void submit(int64_t timeout_ms) {
-    const uint64_t num_bytes = block_.size() * sizeof(float);
-    tsr_collective c = probe_.collective;
-    if (!probe_.counts.empty()) c.counts = probe_.counts.data();
-    data_.emplace(*use_.stream.device, TSR_MEMORY_DEVICE, num_bytes);
-    c.send = at(probe_.send);
-    c.recv = at(probe_.recv);
-    const tsr_transfer ring[] = {{at(probe_.send), 2, (use_.member + 1) % use_.num_members, 0},
-                                 {at(probe_.recv), 2, (use_.member + use_.num_members - 1) % use_.num_members, 1}};
-    if (c.kind == TSR_COLL_EXCHANGE) {
-      c.transfers = ring;
-      c.num_transfers = 2;
+  ProbeRun(const Use& use, std::vector<Probe> probes) : use_(use), probes_(std::move(probes)) {
+    for (const Probe& probe : probes_) {
+      begins_.push_back(round_up<uint64_t>(blocks_.size(), kBlockAlignment));
+      blocks_.resize(begins_.back());
+      blocks_.insert(blocks_.end(), probe.before.begin(), probe.before.end());
     }
-    uint64_t workspace_bytes = 0;
-    call(use_.api.describe, &c, use_.num_members, &workspace_bytes);
-    workspace_.emplace(*use_.stream.device, TSR_MEMORY_DEVICE, workspace_bytes);
-    if (workspace_bytes) c.workspace = workspace_->at(0);
-    c.stream = use_.stream.handle;
-    c.timeout_ms = timeout_ms;
-    c.label = str("self-test");
-    const tsr_device_interface& device = use_.stream.api();
-    call(device.copy, use_.stream.handle, data_->at(0), block_.data(), num_bytes);
-    call(use_.api.submit, use_.comm.comm, &c);
-    call(device.copy, use_.stream.handle, block_.data(), data_->at(0), num_bytes);
   }
 
-  /// Waits for it, and compares the block.
+  void submit(int64_t timeout_ms) {
+    data_.emplace(*use_.stream.device, TSR_MEMORY_DEVICE, blocks_.size());
+    reserve_workspace();
+    const tsr_device_interface& device = use_.stream.api();
+    call(device.copy, use_.stream.handle, data_->at(0), blocks_.data(), blocks_.size());
+    for (size_t i = 0; i < probes_.size(); ++i)
+      submit(i, timeout_ms);
+    call(device.copy, use_.stream.handle, blocks_.data(), data_->at(0), blocks_.size());
+  }
+
+  /// Waits for them, and compares the blocks.
   void check(int64_t timeout_ms) {
     wait(timeout_ms);
     call(use_.api.async_error, use_.comm.comm);
-    for (uint64_t i = 0; i < block_.size(); ++i)
-      if (!std::isnan(probe_.after[i]) && !(std::abs(block_[i] - probe_.after[i]) <= allowed(i)))
-        throw Error(TSR_E_INTERNAL,
-                    sentence(concat(difference(i), " over ", use_.num_members, " ranks, and reported no error")));
+    for (size_t i = 0; i < probes_.size(); ++i)
+      compare(probes_[i], block(i));
   }
 
-  float result(uint64_t i) const { return block_[i]; }
+  /// A float32 number of the first block.
+  float result(uint64_t index) const { return number_at(blocks_, index); }
 
  private:
-  float allowed(uint64_t i) const { return probe_.tolerance * std::abs(probe_.after[i]); }
-  void* at(int64_t element) {
-    return element < 0 ? nullptr : data_->at(static_cast<uint64_t>(element) * sizeof(float));
+  using Block = std::vector<std::byte>;
+  static constexpr uint64_t kBlockAlignment = 64;
+
+  Block block(size_t i) const {
+    const auto begin = blocks_.begin() + static_cast<ptrdiff_t>(begins_[i]);
+    return {begin, begin + static_cast<ptrdiff_t>(probes_[i].before.size())};
+  }
+
+  /// Without pointers to data. Borrows the probe's counts.
+  static tsr_collective collective_of(const Probe& probe) {
+    tsr_collective c = probe.collective;
+    if (!probe.counts.empty()) c.counts = probe.counts.data();
+    if (!probe.recv_counts.empty()) c.recv_counts = probe.recv_counts.data();
+    return c;
+  }
+
+  std::byte* at(size_t i, int64_t offset) const {
+    return offset < 0 ? nullptr : data_->at(begins_[i] + static_cast<uint64_t>(offset));
+  }
+
+  /// The ring of an EXCHANGE.
+  std::array<tsr_transfer, 2> ring(size_t i) const {
+    const int own = use_.group.own, n = use_.group.count();
+    return {{{at(i, probes_[i].send), 2, (own + 1) % n, 0, {}}, {at(i, probes_[i].recv), 2, (own + n - 1) % n, 1, {}}}};
+  }
+
+  /// As much as any of them needs, since they run one after another.
+  void reserve_workspace() {
+    uint64_t most = 0;
+    for (size_t i = 0; i < probes_.size(); ++i) {
+      tsr_collective c = collective_of(probes_[i]);
+      const auto transfers = ring(i);
+      if (c.kind == TSR_COLL_EXCHANGE) c.transfers = transfers.data(), c.num_transfers = transfers.size();
+      uint64_t num_bytes = 0;
+      call(use_.api.describe, &c, use_.group.count(), &num_bytes);
+      most = std::max(most, num_bytes);
+    }
+    workspace_.emplace(*use_.stream.device, TSR_MEMORY_DEVICE, most);
+  }
+
+  void submit(size_t i, int64_t timeout_ms) {
+    tsr_collective c = collective_of(probes_[i]);
+    const auto transfers = ring(i);
+    if (c.kind == TSR_COLL_EXCHANGE) c.transfers = transfers.data(), c.num_transfers = transfers.size();
+    c.send = at(i, probes_[i].send);
+    c.recv = at(i, probes_[i].recv);
+    if (workspace_->num_bytes()) c.workspace = workspace_->at(0);
+    c.stream = use_.stream.handle;
+    c.timeout_ms = timeout_ms;
+    c.label = str("self-test");
+    call(use_.api.submit, use_.comm.comm, &c);
   }
 
   /// The communicator has its own time-out, with a better message.
@@ -94,31 +141,45 @@ class ProbeRun {
     const int64_t limit_ms = timeout_ms + kGraceMs;
     const tsr_status status = enter_for(limit_ms, synchronize, use_.stream.handle, limit_ms, &err);
     if (status == TSR_IN_PROGRESS)  // nothing that it uses can be closed
-      end_run(sentence(concat("has not ended ", probe_.name, " over ", use_.num_members, " ranks within ", timeout_ms,
+      end_run(sentence(concat("has not ended ", names(), " over ", use_.group.count(), " ranks within ", timeout_ms,
                               " ms, and reported no error")));
     if (status != TSR_OK) check_call(status, err, address_of(synchronize));
   }
 
-  std::string difference(uint64_t i) const {
-    const bool is_edge = !is_in(probe_.recv, i) && !is_in(probe_.send, i);
-    if (is_edge) return concat("wrote beside the memory of ", probe_.name);
-    if (probe_.collective.dtype != TSR_F32) return concat("gave a wrong result of ", probe_.name);
-    return concat("gave ", format("%.9g", block_[i]), " instead of ", format("%.9g", probe_.after[i]), " as ", text(i));
+  std::string names() const {
+    const size_t num_others = probes_.size() - 1;
+    return num_others ? concat(probes_[0].name, " and ", num_others, " more") : probes_[0].name;
   }
 
-  /// Edges lie between ranges.
-  bool is_in(int64_t begin, uint64_t element) const {
-    const auto at = static_cast<int64_t>(element);
-    if (begin < 0 || at < begin) return false;
-    const auto edge = std::find(probe_.before.begin() + begin, probe_.before.end(), kProbeEdge);
-    return probe_.before.begin() + at < edge;
+  void compare(const Probe& probe, const Block& got) const {
+    for (uint64_t i = 0; i < got.size(); ++i)
+      if (probe.is_defined[i] && got[i] != probe.after[i] && !is_near(probe, got, i))
+        throw Error(TSR_E_INTERNAL, sentence(concat(difference(probe, got, i), " over ", use_.group.count(),
+                                                    " ranks, and reported no error")));
   }
 
-  std::string text(uint64_t element) const {
-    const bool is_first = probe_.collective.kind == TSR_COLL_ALL_REDUCE && probe_.send == probe_.recv;
-    if (is_first && element >= kSumFirstOrdered)
-      return "a sum in the order of the canonical tree, which it claims,";
-    return is_first ? "a sum" : concat("number ", element, " of the memory of ", probe_.name);
+  static bool is_near(const Probe& probe, const Block& got, uint64_t byte) {
+    const float expected = number_at(probe.after, byte / sizeof(float));
+    const float allowed = probe.tolerance * std::abs(expected);
+    return is_operand(probe, byte) && allowed > 0 &&
+           std::abs(number_at(got, byte / sizeof(float)) - expected) <= allowed;
+  }
+  static bool is_operand(const Probe& probe, uint64_t byte) {
+    return std::ranges::any_of(probe.ranges,
+                               [&](const auto& range) { return range.begin <= byte && byte < range.end; });
+  }
+
+  static std::string difference(const Probe& probe, const Block& got, uint64_t byte) {
+    if (!is_operand(probe, byte)) return concat("wrote beside the memory of ", probe.name);
+    if (probe.collective.dtype != TSR_F32) return concat("gave a wrong result of ", probe.name);
+    const uint64_t index = byte / sizeof(float);
+    return concat("gave ", format("%.9g", number_at(got, index)), " instead of ",
+                  format("%.9g", number_at(probe.after, index)), " as ", text(probe, index));
+  }
+
+  static std::string text(const Probe& probe, uint64_t index) {
+    if (!probe.is_first_sum) return concat("number ", index, " of the memory of ", probe.name);
+    return index < kSumFirstOrdered ? "a sum" : "a sum in the order of the canonical tree, which it claims,";
   }
 
   std::string sentence(const std::string& what) const {
@@ -127,10 +188,23 @@ class ProbeRun {
   }
 
   const Use& use_;
-  const Probe probe_;
-  std::vector<float> block_;
+  const std::vector<Probe> probes_;
+  std::vector<uint64_t> begins_;  // of each probe's block
+  Block blocks_;
   std::optional<Arena> data_, workspace_;
 };
+
+ProbedGroup group_of(const Program& program, const Action& action) {
+  const Group& group = program.groups[action.group];
+  return {program.mesh->members(group, program.coordinates), program.mesh->position(group, program.coordinates)};
+}
+
+void add_to(Use& use, const tsr_collective& collective) {
+  use.kinds.insert(collective.kind);
+  const bool sums = collective.kind == TSR_COLL_ALL_REDUCE && collective.reduce == TSR_REDUCE_SUM;
+  if (sums && collective.dtype == TSR_I64) use.num_integers = std::max(use.num_integers, collective.num_elements);
+  use.forms.insert(form_of(collective));
+}
 
 /// In the order in which the communicators were created.
 std::vector<Use> uses_of(ExecutionContext& context, std::span<const Program* const> programs) {
@@ -139,20 +213,13 @@ std::vector<Use> uses_of(ExecutionContext& context, std::span<const Program* con
     for (const Action& action : program->actions) {
       Communicator* const comm = is_collective(action.kind) ? context.comms().find(*program, action) : nullptr;
       if (!comm) continue;
-      const Group& group = program->groups[action.group];
-      const auto [use, is_new] = found.try_emplace(comm, Use{*comm,
-                                                             context.comms().api(),
-                                                             context.stream(*program, action.stream),
-                                                             program->mesh->position(group, program->coordinates),
-                                                             program->mesh->num_members(group),
-                                                             {}});
-      const tsr_collective collective = collective_of(*program, action);
-      use->second.kinds.insert(collective.kind);
-      use->second.sums_integers |= collective.kind == TSR_COLL_ALL_REDUCE && collective.dtype == TSR_I64;
-      const bool reduces = collective.kind == TSR_COLL_ALL_REDUCE || collective.kind == TSR_COLL_REDUCE_SCATTER;
-      const bool is_narrow = collective.dtype == TSR_BF16 || collective.dtype == TSR_F16;
-      if (reduces && (collective.dtype == TSR_F32 || (is_narrow && collective.reduce != TSR_REDUCE_AVG)))
-        use->second.reductions.insert({collective.kind, collective.dtype, collective.reduce});
+      auto use = found.find(comm);
+      if (use == found.end())
+        use = found
+                  .emplace(comm, Use{*comm, context.comms().api(), context.stream(*program, action.stream),
+                                     group_of(*program, action)})
+                  .first;
+      add_to(use->second, collective_of(*program, action));
     }
   std::vector<Use> uses;
   for (Communicator* comm : context.comms().all())
@@ -162,24 +229,21 @@ std::vector<Use> uses_of(ExecutionContext& context, std::span<const Program* con
 
 std::vector<Probe> other_probes(const Use& use, bool sends, bool exchanges) {
   std::vector<Probe> probes;
-  for (const uint32_t kind : use.kinds)
-    if (kind != TSR_COLL_EXCHANGE)
-      if (Probe probe = probe_of(kind, use.member, use.num_members); !probe.name.empty())
-        probes.push_back(std::move(probe));
-  if (sends)
-    for (Probe probe : message_probes(use.member, use.num_members))
-      probes.push_back(std::move(probe));
-  for (const Reduction& reduction : use.reductions)
-    probes.push_back(reduction_probe(reduction, use.member, use.num_members));
-  if (use.sums_integers) probes.push_back(integer_sum_probe(use.member, use.num_members));
-  if (exchanges) probes.push_back(probe_of(TSR_COLL_EXCHANGE, use.member, use.num_members));
+  const auto add = [&](std::vector<Probe> more) { std::ranges::move(more, std::back_inserter(probes)); };
+  for (const CollectiveForm& form : tested_forms(use.forms, use.group.count()))
+    add(form_probes(form, use.group));
+  if (sends) add(message_probes(use.group));
+  if (use.num_integers > 0)
+    probes.push_back(integer_sum_probe(use.group, std::clamp(use.num_integers, kMinIntegers, kMaxIntegers)));
+  if (exchanges) probes.push_back(exchange_probe(use.group));
   return probes;
 }
 
 using Runs = std::vector<std::unique_ptr<ProbeRun>>;
 
-void add(Runs& runs, const Use& use, Probe probe, int64_t timeout_ms) {
-  runs.push_back(std::make_unique<ProbeRun>(use, std::move(probe)));
+void add(Runs& runs, const Use& use, std::vector<Probe> probes, int64_t timeout_ms) {
+  if (probes.empty()) return;
+  runs.push_back(std::make_unique<ProbeRun>(use, std::move(probes)));
   runs.back()->submit(timeout_ms);
 }
 
@@ -191,12 +255,12 @@ void test_communicators(ExecutionContext& context, std::span<const Program* cons
   Runs sums, others;
   try {
     for (const Use& use : uses)
-      add(sums, use, sum_probe(use.member, use.num_members, use.sends(), use.exchanges(), is_canonical), timeout_ms);
+      add(sums, use, {sum_probe(use.group, use.sends(), use.exchanges(), is_canonical)}, timeout_ms);
     for (const auto& sum : sums)
       sum->check(timeout_ms);
     for (size_t i = 0; i < uses.size(); ++i)
-      for (Probe probe : other_probes(uses[i], sums[i]->result(kSumSends) > 0, sums[i]->result(kSumExchanges) > 0))
-        add(others, uses[i], std::move(probe), timeout_ms);
+      add(others, uses[i], other_probes(uses[i], sums[i]->result(kSumSends) > 0, sums[i]->result(kSumExchanges) > 0),
+          timeout_ms);
     for (const auto& other : others)
       other->check(timeout_ms);
   } catch (...) {  // the others may still touch their memory

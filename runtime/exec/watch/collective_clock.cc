@@ -1,6 +1,5 @@
 #include "exec/watch/collective_clock.h"
 
-#include <atomic>
 #include <chrono>
 
 #include "base/concat.h"

@@ -23,7 +23,6 @@
 #include "memory/first_fit.h"
 #include "plan/drawing/colors.h"
 #include "plan/drawing/svg_text.h"
-#include "plan/format.h"
 #include "plan/memory_report.h"
 #include "trace/summary.h"
 #include "verify/diagnostics.h"

@@ -11,7 +11,6 @@
 
 #include "base/concat.h"
 #include "config/text_values.h"
-#include "plan/format.h"
 #include "rates/op_rate.h"
 #include "rates/quick_rates.h"
 #include "tessera/error.hpp"

@@ -17,7 +17,6 @@
 
 #include "base/concat.h"
 #include "config/text_values.h"
-#include "plan/format.h"
 #include "tessera/error.hpp"
 #include "train/consistency.h"
 #include "train/loss_scaler.h"

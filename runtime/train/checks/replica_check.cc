@@ -19,7 +19,6 @@
 
 #include "base/concat.h"
 #include "base/sha256.h"
-#include "plan/format.h"
 #include "tessera/error.hpp"
 #include "train/consistency.h"
 #include "verify/diagnostics.h"

@@ -9,6 +9,7 @@
 #include "train/profile/profiler.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "base/concat.h"
@@ -149,14 +150,16 @@ int64_t Profiler::agree_on_origin(int64_t begin_ns) const {
   return begin_ns;
 }
 
+/// The steps are worth more than their times, so nothing that fails here ends the run. A rank that is gone does, when
+/// it is next waited for.
 void Profiler::gather(const Trace& header, const std::string& own_events) {
-  std::vector<std::string> events{own_events};
-  for (int rank = 1; rank < header.num_ranks; ++rank)
-    events.push_back(receive(*info_.store, rank, job_.config.timeout_ms));
   try {
+    std::vector<std::string> events{own_events};
+    for (int rank = 1; rank < header.num_ranks; ++rank)
+      events.push_back(receive(*info_.store, rank, job_.config.timeout_ms));
     observer_.on_trace(trace_file(header, events));
-  } catch (const Error& error) {
-    return first_log_.warning("no trace: ", error.what(), "; the run continues");
+  } catch (const std::exception& error) {
+    return first_log_.warning("no trace: ", sentence_of(error), "; the run continues");
   }
   const std::string path = trace_path(job_.config);
   if (!is_standard_output(path))

@@ -9,7 +9,6 @@
 #include "base/concat.h"
 #include "base/output_file.h"
 #include "base/terminal.h"
-#include "plan/format.h"
 
 namespace tessera::host {
 namespace {

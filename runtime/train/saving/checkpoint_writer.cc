@@ -127,6 +127,27 @@ void CheckpointWriter::lock_folder() {
   if (!refusal.empty()) throw Error(TSR_E_UNAVAILABLE, refusal);
 }
 
+/// Before rank 0 makes, removes or renames anything: a folder that was removed while steps ran may be another run's.
+void CheckpointWriter::hold_folder() {
+  make_save_folder(folder_);
+  if (!lock_->renew() || job_.config.overwrite) return;
+  try {
+    require_own_steps();
+  } catch (const std::exception&) {
+    lock_->release();  // the other run may go on in its folder
+    throw;
+  }
+}
+
+/// Another run may have come and gone while the lock was lost.
+void CheckpointWriter::require_own_steps() const {
+  for (const int64_t step : saved_steps(folder_))
+    if (std::ranges::find(own_steps_, step) == own_steps_.end())
+      throw Error(TSR_E_UNAVAILABLE,
+                  concat("this run's lock in --save ", folder_, " was removed, and another run has saved ",
+                         step_folder_name(step), " there; move its checkpoints away, and this one saves here again"));
+}
+
 void CheckpointWriter::check_folder(int64_t best_step) {
   const NewCheckpoint probe(folder_, 0);
   ++num_attempts_;
@@ -152,6 +173,7 @@ void CheckpointWriter::check_folder(int64_t best_step) {
         NewCheckpoint(folder_, best_step).name_best();  // which that run may not have come to
       else
         probe.name_no_best();
+      own_steps_ = saved_steps(folder_);
     });
   if (!error.empty())
     throw Error(TSR_E_UNAVAILABLE,
@@ -170,6 +192,7 @@ void CheckpointWriter::write_own_part(const std::string& path, const ReadState& 
 }
 
 uint64_t CheckpointWriter::put_together(const RunState& state, bool is_best) {
+  hold_folder();  // again: the files of a large model take minutes
   const NewCheckpoint target(folder_, state.step);
   CheckpointIndex index{state, run_, {}, {}};
   for (int rank = 0; rank < job_.mesh.num_ranks(); ++rank) {
@@ -186,14 +209,35 @@ uint64_t CheckpointWriter::put_together(const RunState& state, bool is_best) {
   const std::string text = print_index(index), path = concat(target.path(), "/", kIndexName);
   parse_index(text, path);  // refuses what would not load, such as tensors that are not whole
   write_durably(path, text);
+  own_steps_.push_back(state.step);
   target.commit();
-  if (is_best) target.name_best();
-  remove_older(target);
+  const bool names_best = is_best || unwritten_names_.contains("best");  // then it is tried again
+  write_names(state.step, names_best ? state.best_step : 0);
+  remove_older(target, state.best_step);
   return index.total_bytes() + text.size();
 }
 
+/// `latest` and `best` (0: none) only point at checkpoints, which are complete without them: a save does not fail where
+/// they cannot be written.
+void CheckpointWriter::write_names(int64_t step, int64_t best_step) {
+  const auto attempt = [this](const char* name, int64_t of_step, const auto& write) {
+    try {
+      write(NewCheckpoint(folder_, of_step));
+    } catch (const std::exception& error) {
+      if (!unwritten_names_.insert(name).second) return;
+      log_.warning(
+          folder_, "/", name, " cannot be written: ", sentence_of(error),
+          "; checkpoints are saved without it, and this is reported once; to continue from one, give its own folder, "
+          "as in --resume ",
+          shell_word(concat(folder_, "/", step_folder_name(of_step))));
+    }
+  };
+  attempt("latest", step, [](const NewCheckpoint& newest) { newest.name_latest(); });
+  if (best_step) attempt("best", best_step, [](const NewCheckpoint& best) { best.name_best(); });
+}
+
 /// Their files go while steps run: a file system takes 0.2 s for a GiB.
-void CheckpointWriter::remove_older(const NewCheckpoint& newest) {
+void CheckpointWriter::remove_older(const NewCheckpoint& newest, int64_t best_step) {
   const auto attempt = [this](const auto& remove) {
     try {
       remove();
@@ -202,7 +246,8 @@ void CheckpointWriter::remove_older(const NewCheckpoint& newest) {
     }
   };
   attempt([&] {
-    newest.retire_older(job_.config.keep);
+    newest.retire_older(job_.config.keep, best_step);
+    own_steps_ = saved_steps(folder_);
     removal_ = std::async(std::launch::async, [newest, attempt] { attempt([&] { newest.remove_unnamed(); }); });
   });
 }
@@ -211,16 +256,21 @@ WrittenCheckpoint CheckpointWriter::write(const RunState& state, bool is_best, c
   ++num_attempts_;
   const NewCheckpoint target(folder_, state.step);
   WrittenCheckpoint written;
+  bool has_begun = false;
   written.error = all_do("folder", [&] {
     if (removal_.valid()) removal_.wait();
-    if (info_.rank == 0) target.begin();
+    if (info_.rank != 0) return;
+    hold_folder();
+    target.begin();
+    has_begun = true;
   });
   if (written.error.empty()) written.error = all_do("files", [&] { write_own_part(target.path(), read); });
   if (written.error.empty())
     written.error = all_do("index", [&] {
       if (info_.rank == 0) written.num_bytes = put_together(state, is_best);
     });
-  if (!written.error.empty() && info_.rank == 0) target.abandon();
+  // In a folder that is another run's by now, a checkpoint of this name would be that run's.
+  if (!written.error.empty() && has_begun && !lock_->is_lost()) target.abandon();
   return written;
 }
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <future>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,8 +49,9 @@ class CheckpointWriter {
   /// `best_step`; 0: none yet.
   void check_folder(int64_t best_step);
   /// Writes the state of a step, which `read` gives. What failed is removed. `is_best`: `best` names it, too. Throws
-  /// only when the ranks cannot meet. Older checkpoints than --keep asks for have lost their names then; their files
-  /// are removed meanwhile.
+  /// only when the ranks cannot meet. A folder that was removed since the last save is made anew, and the save fails
+  /// when it is another run's by now. When `latest` or `best` cannot be written, rank 0 warns of it once in a run.
+  /// Older checkpoints than --keep asks for have lost their names then; their files are removed meanwhile.
   WrittenCheckpoint write(const RunState& state, bool is_best, const ReadState& read);
 
   /// What this rank holds. [any-thread]
@@ -57,10 +59,13 @@ class CheckpointWriter {
 
  private:
   void lock_folder();
+  void hold_folder();
+  void require_own_steps() const;
   std::string all_do(const std::string& what, const std::function<void()>& work);
   void write_own_part(const std::string& path, const ReadState& read);
   uint64_t put_together(const RunState& state, bool is_best);
-  void remove_older(const NewCheckpoint& newest);
+  void write_names(int64_t step, int64_t best_step);
+  void remove_older(const NewCheckpoint& newest, int64_t best_step);
   std::string part_key(int rank) const;
 
   const Job& job_;
@@ -72,6 +77,8 @@ class CheckpointWriter {
   std::vector<std::vector<uint64_t>> shapes_;  // of whole parameters
   int num_attempts_ = 0;                       // equal on all ranks: makes their questions unique
   std::optional<FolderLock> lock_;             // on rank 0, from check_folder() on
+  std::vector<int64_t> own_steps_;             // on rank 0: the checkpoints in the folder, as this run left it
+  std::set<std::string> unwritten_names_;      // on rank 0: those that a warning was about
   std::future<void> removal_;                  // of older checkpoints, on rank 0; ends before this object
 };
 

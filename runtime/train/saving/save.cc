@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <system_error>
 #include <utility>
 
@@ -103,6 +104,13 @@ bool CheckpointSaver::is_best(double loss) {
   if (!is_on() || !job_.config.save_best || !std::isfinite(loss)) return false;
   if (under_way_ && under_way_->is_best) finish();  // all ranks must know whether it succeeded
   return best_step_ == 0 || loss < best_loss_;
+}
+
+int64_t CheckpointSaver::last_saved() const {
+  std::error_code unknown;
+  const auto status =
+      std::filesystem::symlink_status(concat(job_.config.save, "/", step_folder_name(last_saved_)), unknown);
+  return status.type() == std::filesystem::file_type::not_found ? 0 : last_saved_;
 }
 
 RunState CheckpointSaver::complete(RunState state, std::optional<double> best_loss) {
@@ -241,9 +249,10 @@ void CheckpointSaver::report(const SaveMetrics& metrics, bool is_last) const {
               human_bytes(static_cast<uint64_t>(metrics.num_bytes)), " in ", ms(metrics.ms), " ms",
               is_async() ? concat(", of which steps waited ", ms(metrics.pause_ms)) : "");
   } else if (!is_last) {  // after the last step it is what the run ends with
-    log_.warning("step ", metrics.step, " was not saved: ", metrics.error, "; training continues, and ",
-                 last_saved_ ? concat("the last checkpoint is of step ", last_saved_)
-                             : std::string("no checkpoint of this run is there yet"));
+    const int64_t last = last_saved();
+    log_.warning(
+        "step ", metrics.step, " was not saved: ", metrics.error, "; training continues, and ",
+        last ? concat("the last checkpoint is of step ", last) : std::string("no checkpoint of this run is there"));
   }
 }
 

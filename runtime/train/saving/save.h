@@ -40,8 +40,9 @@ class CheckpointSaver {
   bool is_due(int64_t step) const;
   /// Whether --save-best asks for one: no evaluation of the run had a loss as low as this, of those that were saved.
   bool is_best(double loss);
-  /// The step of the last checkpoint that succeeded, or that the run goes on from in the same folder; 0: none yet.
-  int64_t last_saved() const { return last_saved_; }
+  /// The step of the last checkpoint that succeeded, or that the run goes on from in the same folder; 0: there is none,
+  /// or it was removed.
+  int64_t last_saved() const;
 
   /// Saves the state between two steps; what is best so far and optimizer_step are filled in. `best_loss`: of the
   /// evaluation that made it the best. When it fails, rank 0 warns with file and reason, what was written is removed,

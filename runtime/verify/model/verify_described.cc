@@ -20,9 +20,10 @@ bool is_kernel(uint32_t kind) {
   return is_compute(kind) || kind == TSR_ACTION_SUM_SQUARES || kind == TSR_ACTION_CLIP || kind == TSR_ACTION_OPTIMIZER;
 }
 
-/// Their operands are as long as one another. Of two dtypes, the device may not have the conversion.
+/// Their operands are as long as one another. The device may not have the conversion of two dtypes, nor one of them.
 bool converts(const Program& program, const Action& action) {
-  if (action.kind != TSR_ACTION_CAST && action.kind != TSR_ACTION_ADD_INTO) return false;
+  if (action.kind != TSR_ACTION_CAST && action.kind != TSR_ACTION_ADD_INTO && action.kind != TSR_ACTION_SCALE)
+    return false;
   return program.streams[action.stream].kind != TSR_STREAM_KIND_HOST;
 }
 

@@ -84,11 +84,31 @@ static tsr_status stream_create(tsr_device* device, tsr_str name, tsr_stream** s
   return status;
 }
 static tsr_status event_create(tsr_device* device, tsr_event** event, tsr_error* err) {
-  return is_fault("event", "null") ? TSR_OK : inner.event_create(device, event, err);
+  static tsr_event* first = NULL;
+  if (is_fault("event", "null")) return TSR_OK;
+  if (is_fault("event", "twice") && first) return *event = first, TSR_OK;
+  const tsr_status status = inner.event_create(device, event, err);
+  first = *event;
+  return status;
 }
+/* Kernels of ops that differ from those asked for. */
 static tsr_status prepare(tsr_device* device, const tsr_op* op, const tsr_slot_spec* slots, uint64_t num_slots,
                           tsr_kernel** kernel, tsr_error* err) {
-  return is_fault("prepare", "null") ? TSR_OK : inner.prepare(device, op, slots, num_slots, kernel, err);
+  if (is_fault("prepare", "null")) return TSR_OK;
+  tsr_op other = *op;
+  if (op->kind == TSR_OP_CLIP && is_fault("clip", "off")) other.attributes[TSR_ATTR_MAX_NORM] = 0;
+  if (op->kind == TSR_OP_ADAMW && is_fault("adamw", "beta")) other.attributes[TSR_ATTR_BETA2] = 0.5;
+  tsr_op_range* ranges = NULL;
+  if (op->kind == TSR_OP_ADAMW && is_fault("adamw", "no-decay")) {
+    ranges = malloc((op->num_ranges + 1) * sizeof *ranges);
+    if (!ranges) abort();
+    for (uint64_t i = 0; i < op->num_ranges; ++i)
+      ranges[i] = op->ranges[i], ranges[i].weight_decay = 0;
+    other.ranges = ranges;
+  }
+  const tsr_status status = inner.prepare(device, &other, slots, num_slots, kernel, err);
+  free(ranges);
+  return status;
 }
 static tsr_status stream_synchronize(tsr_stream* stream, int64_t timeout_ms, tsr_error* err) {
   faults_at("synchronize");
@@ -124,6 +144,10 @@ static tsr_status copy(tsr_stream* stream, void* to, const void* from, uint64_t 
   faults_at("copy");
   if (is_fault("copy", "of-state-never-ends") && __atomic_load_n(&state_stream, __ATOMIC_RELAXED) == stream)
     return inner.host_function(stream, never_end, NULL, err);
+  /* Each counts pages, but for single bytes. */
+  if (is_fault("copy", "to-a-page") && num_bytes > 1) to = (char*)to - (size_t)to % 4096;
+  if (is_fault("copy", "from-a-page") && num_bytes > 1) from = (const char*)from - (size_t)from % 4096;
+  if (is_fault("copy", "by-sixteens") && num_bytes > 1) num_bytes -= num_bytes % 16;
   if (is_fault("copy", "at-once")) memcpy(to, from, num_bytes);
   if (is_fault("copy", "at-once")) return TSR_OK;
   return is_fault("copy", "nothing") ? TSR_OK : inner.copy(stream, to, from, num_bytes, err);
@@ -132,6 +156,7 @@ static tsr_status host_function(tsr_stream* stream, tsr_host_function function, 
   static tsr_host_function kept = NULL;
   static void* kept_user = NULL;
   if (is_fault("function", "at-once")) return function(user, err);
+  if (is_fault("function", "twice")) inner.host_function(stream, function, user, err);
   if (!is_fault("function", "swapped")) return inner.host_function(stream, function, user, err);
   if (!kept) {
     kept = function, kept_user = user;
@@ -256,6 +281,11 @@ static tsr_status spoil_integer(void* user, tsr_error* err) {
   ++*(int64_t*)user;
   return TSR_OK;
 }
+static tsr_status zero_four_bytes(void* user, tsr_error* err) {
+  (void)err;
+  memset(user, 0, 4);
+  return TSR_OK;
+}
 static tsr_status change_rounding(void* user, tsr_error* err) {
   (void)user, (void)err;
 #if defined(__x86_64__)
@@ -270,23 +300,40 @@ static tsr_status never_end(void* user, tsr_error* err) {
   return TSR_OK;
 }
 static uint64_t total_of(const tsr_collective* c) {
+  const uint64_t* const counts = c->recv_counts ? c->recv_counts : c->counts;
   uint64_t total = 0;
-  for (int i = 0; c->counts && i < num_members; ++i)
-    total += c->counts[i];
-  return c->counts ? total : c->num_elements * (c->kind == TSR_COLL_ALL_GATHER ? (uint64_t)num_members : 1);
+  for (int i = 0; counts && i < num_members; ++i)
+    total += counts[i];
+  return counts ? total : c->num_elements * (c->kind == TSR_COLL_ALL_GATHER ? (uint64_t)num_members : 1);
+}
+static int is_in_place(const tsr_collective* c) {
+  const uint64_t num_bytes = TSR_NUM_BYTES(c->dtype, total_of(c));
+  return (size_t)c->recv <= (size_t)c->send && (size_t)c->send < (size_t)c->recv + num_bytes;
+}
+/* Whether the fault is that of this form of collective, on the rank that receives it. */
+static int spoils_form(const tsr_collective* c) {
+  if (c->kind == TSR_COLL_ALL_GATHER) return is_fault("result", "narrow-gather") && c->dtype == TSR_BF16;
+  if (c->kind == TSR_COLL_REDUCE) return is_fault("result", "of-root-0") && c->peer == 0 && c->recv;
+  return c->kind == TSR_COLL_BROADCAST && is_fault("result", "own-copy") && !is_in_place(c);
 }
 /* Submits it, and spoils what it gives. */
 static tsr_status submit_spoilt(tsr_comm* comm, const tsr_collective* collective, tsr_error* err) {
-  static const float kZeros[16] = {0};
+  static const float kZeros[128] = {0};
   tsr_collective changed = *collective;
   const int sends = changed.kind == TSR_COLL_ALL_GATHER || changed.kind == TSR_COLL_SEND;
   if (is_fault("result", "own-part") && sends) changed.send = kZeros;
   const int is_all_reduce = changed.kind == TSR_COLL_ALL_REDUCE;
   if (is_fault("result", "averages") && changed.reduce == TSR_REDUCE_AVG) changed.reduce = TSR_REDUCE_SUM;
   if (is_fault("result", "aside") && is_all_reduce && changed.send != changed.recv) return TSR_OK;
+  const int is_even_gather = changed.kind == TSR_COLL_ALL_GATHER && !changed.counts;
+  if (is_fault("result", "gather-aside") && is_even_gather && !is_in_place(&changed)) return TSR_OK;
   const tsr_status status = inner.submit(comm, &changed, err);
   if (status == TSR_OK && is_fault("result", "integers") && changed.dtype == TSR_I64)
     return device->host_function(changed.stream, spoil_integer, changed.recv, err);
+  if (status == TSR_OK && is_fault("result", "late-integers") && changed.dtype == TSR_I64 && changed.num_elements > 10)
+    return device->host_function(changed.stream, spoil_integer, (int64_t*)changed.recv + 10, err);
+  if (status == TSR_OK && spoils_form(&changed))
+    return device->host_function(changed.stream, zero_four_bytes, changed.recv, err);
   const tsr_dtype spoilt = is_fault("result", "narrow") ? TSR_BF16 : TSR_F32;
   const int is_second = comm == __atomic_load_n(&of_second, __ATOMIC_RELAXED);
   const int spoils = is_fault("result", "beside") || is_fault("result", "rounded") || is_fault("result", "narrow") ||
@@ -325,6 +372,20 @@ static tsr_status describe_collective(const tsr_collective* collective, int32_t 
   if (is_fault("describe", "absurd")) return *workspace_bytes = UINT64_C(1) << 50, TSR_OK;
   return inner.describe(collective, size, workspace_bytes, err);
 }
+/* Of two groups of two along the axis dp, ranks {0, 2} and {1, 3}, the second members join the other one. */
+static tsr_status create_in_other_group(const tsr_comm_create_args* args, tsr_comm** comm, tsr_error* err) {
+  tsr_comm_create_args changed = *args;
+  int32_t ranks[] = {args->world_ranks[0], args->world_ranks[1]};
+  char rendezvous[256]; /* ends with the first rank of the group */
+  const uint64_t length = args->rendezvous.len;
+  if (length == 0 || length > sizeof rendezvous) abort();
+  memcpy(rendezvous, args->rendezvous.ptr, length);
+  ranks[1 - args->rank] ^= 1;
+  if (args->rank == 1) rendezvous[length - 1] ^= 1;
+  changed.rendezvous.ptr = rendezvous;
+  changed.world_ranks = ranks;
+  return inner.create(&changed, comm, err);
+}
 static tsr_status create(const tsr_comm_create_args* args, tsr_comm** comm, tsr_error* err) {
   faults_at("create");
   if (is_fault("submit", "forge-and-kill")) forge_failures(args->host);
@@ -334,7 +395,9 @@ static tsr_status create(const tsr_comm_create_args* args, tsr_comm** comm, tsr_
   if (is_fault("create", "null")) return TSR_OK;
   static tsr_comm* first = NULL;
   if (is_fault("create", "twice") && first) return *comm = first, TSR_OK;
-  const tsr_status status = inner.create(args, comm, err);
+  const int is_in_other = is_fault("result", "of-other-group") && args->size == 2 && args->name.len > 3 &&
+                          memcmp(args->name.ptr, "dp.", 3) == 0;
+  const tsr_status status = is_in_other ? create_in_other_group(args, comm, err) : inner.create(args, comm, err);
   first = *comm;
   if (args->rank == 1) __atomic_store_n(&of_second, *comm, __ATOMIC_RELAXED);
   return status;

@@ -10,6 +10,7 @@
 // FlashAttention-2 (Dao 2023) has one kernel of 5 products, whose blocks add to dq by atomics, in any order. Two
 // kernels cost 7 products, and the same bits come out in every run. Memory: delta alone, [B,H,T].
 #include "cuda-device/kernels/attention/attention_plain.cuh"
+#include "cuda-device/kernels/warp.cuh"
 
 namespace tessera::cuda {
 namespace {
@@ -30,18 +31,18 @@ struct Operands {
 // A warp for each row of a head.
 template <class T>
 __global__ void delta_kernel(AttentionHeads heads, int64_t num_statistics, Operands<T> operands) {
-  const int lane = threadIdx.x % 32;
-  const int64_t index = (int64_t{blockIdx.x} * kAttentionThreads + threadIdx.x) / 32;
+  const int lane = threadIdx.x % kWarpSize;
+  const int64_t index = (int64_t{blockIdx.x} * kAttentionThreads + threadIdx.x) / kWarpSize;
   if (index >= num_statistics) return;
   const int64_t row = index % heads.num_rows, head = index / heads.num_rows;
   const AttentionPlace place{head / heads.num_heads, head % heads.num_heads, 0};
   const HeadRows<const T> output = heads.output(operands.output, place);
   const HeadRows<const T> gradient = heads.output(operands.output_gradient, place);
   float sum = 0.0f;
-  for (int d = lane; d < heads.head_dim; d += 32)
+  for (int d = lane; d < heads.head_dim; d += kWarpSize)
     sum =
         fmaf(to_float(output.first[row * output.stride + d]), to_float(gradient.first[row * gradient.stride + d]), sum);
-  for (int other = 16; other > 0; other /= 2)
+  for (int other = kWarpSize / 2; other > 0; other /= 2)
     sum += __shfl_xor_sync(0xffffffffu, sum, other);
   if (lane == 0) operands.delta[index] = sum;
 }
@@ -185,8 +186,8 @@ class Backward : public Kernel {
     const int64_t num_rows = shape_.num_statistics();
     const int64_t num_tiles = blocks_for(static_cast<uint64_t>(shape_.sequence), Tile::kSize);
     const dim3 grid(attention_grid<Tile>(shape_)), block(kAttentionThreads);
-    cuda::launch(delta_kernel<T>, dim3(blocks_for(static_cast<uint64_t>(num_rows) * 32, kAttentionThreads)), block, 0,
-                 stream, heads, num_rows, operands);
+    cuda::launch(delta_kernel<T>, dim3(blocks_for(static_cast<uint64_t>(num_rows) * kWarpSize, kAttentionThreads)),
+                 block, 0, stream, heads, num_rows, operands);
     cuda::launch(key_value_kernel<Tile, T>, grid, block, kSharedBytes<Tile>, stream, heads, num_tiles, operands);
     cuda::launch(query_kernel<Tile, T>, grid, block, kSharedBytes<Tile>, stream, heads, num_tiles, operands);
   }

@@ -15,11 +15,11 @@ inline constexpr int kAttentionThreads = 256;
 template <int kSize_, int kDim_>
 struct AttentionTile {
   static constexpr int kSize = kSize_;            // rows; also the columns of a tile of scores
-  static constexpr int kDim = kDim_;              //
+  static constexpr int kDim = kDim_;              // elements of a row: head_dim or more
   static constexpr int kRows = kSize / 16;        // of a thread
   static constexpr int kQuads = kDim / 64;        // of a thread: groups of 4 columns, 64 apart
   static constexpr int kStride = kDim + 4;        // 16 threads that read one column of 16 rows meet no bank twice
-  static constexpr int kScoreStride = kSize + 4;  //
+  static constexpr int kScoreStride = kSize + 4;  // of a row of scores, padded likewise
   static constexpr int kElements = kSize * kStride;
   static constexpr int kScoreElements = kSize * kScoreStride;
 

@@ -5,6 +5,7 @@
 
 #include "cuda-device/kernels/column_parts.cuh"
 #include "cuda-device/kernels/launch.h"
+#include "cuda-device/kernels/values.cuh"
 
 namespace tessera::cuda {
 namespace {
@@ -13,7 +14,6 @@ constexpr unsigned kNumThreads = 256;
 
 constexpr float kTwiceSqrt2OverPi = 1.59576912f;
 constexpr float kCubic = 0.044715f;
-constexpr float kLog2E = 1.44269504f;
 
 // (1 + tanh(u)) / 2 = 1 / (1 + e^(-2u)), which keeps its relative precision where tanh(u) is near -1.
 struct Gate {

@@ -12,12 +12,13 @@
 #include "cuda-device/kernels/alignment.h"
 #include "cuda-device/kernels/op_table.h"
 #include "cuda-device/kernels/step/quad.cuh"
+#include "cuda-device/kernels/warp.cuh"
 #include "tessera/op_slots.hpp"
 
 namespace tessera::cuda {
 namespace {
 
-constexpr unsigned kWarpSize = 32, kNumWarps = 8, kQuads = 8;
+constexpr unsigned kNumWarps = 8, kQuads = 8;
 constexpr unsigned kElements = 4 * kQuads;  // of a thread
 constexpr unsigned kWarpElements = kWarpSize * kElements;
 static_assert(kNumWarps * kWarpElements == kChunkElements);
@@ -33,7 +34,7 @@ __device__ uint32_t magnitude_of(float x) {
 
 template <class T>
 __device__ T warp_sum(T x) {
-  for (int distance = 16; distance > 0; distance /= 2)
+  for (int distance = kWarpSize / 2; distance > 0; distance /= 2)
     x += __shfl_xor_sync(0xffffffffu, x, distance);
   return x;
 }
@@ -46,7 +47,7 @@ __device__ uint32_t largest_magnitude(const float (&x)[kElements], uint32_t boun
     const uint32_t magnitude = magnitude_of(x[k]);
     if (magnitude < bound && magnitude > largest) largest = magnitude;
   }
-  for (int distance = 16; distance > 0; distance /= 2)
+  for (int distance = kWarpSize / 2; distance > 0; distance /= 2)
     largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, distance));
   return largest;
 }

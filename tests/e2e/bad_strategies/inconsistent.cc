@@ -1,0 +1,59 @@
+// ddp, but in the process of rank 1 it says otherwise than rank 0 does of rank 1: what a home's roles are, or the
+// layout. The text of the program is the same.
+#include <cstdlib>
+#include <string_view>
+
+#include "ddp.h"
+
+namespace {
+
+bool is_rank_1() {
+  const char* const rank = std::getenv("TESSERA_RANK");
+  return rank && std::string_view(rank) == "1";
+}
+
+class Inconsistent final : public tessera::Strategy {
+ public:
+  static constexpr std::string_view kName = "inconsistent";
+  Inconsistent(std::string_view axis, std::span<const tsr_option_value> options)
+      : ddp_(axis, options), fault_(tessera::view(tessera::option(options, "fault").s)) {}
+
+  void layout(const tessera::ProgramView& view, const tessera::LayoutSink& sink) const override {
+    ddp_.layout(view, sink);
+    if (fault_ != "layout" || !is_rank_1()) return;
+    static constexpr int32_t kOne[] = {1};
+    tsr_layout_entry entry{};
+    entry.axis = view.raw.axis;
+    entry.kind = TSR_LAYOUT_REPLICATED;
+    entry.roles = TSR_ALL_HOME_ROLES;
+    entry.dim = -1;
+    entry.parts = entry.blocks = entry.num_coordinates = 1;
+    entry.coordinates = kOne;
+    sink.add_entry(entry);
+  }
+
+  void lower(const tessera::ProgramView& view, const tessera::Edit& edit) const override {
+    ddp_.lower(view, edit);
+    if (fault_ != "homes" || !is_rank_1()) return;
+    for (const tsr_home& home : view.homes()) {
+      tsr_home_role m = tessera::role_of(home, TSR_HOME_M), v = tessera::role_of(home, TSR_HOME_V);
+      std::swap(m.number, v.number);
+      edit.set_role(home.id, m);
+      edit.set_role(home.id, v);
+    }
+  }
+
+ private:
+  tessera::ddp::Ddp ddp_;
+  std::string fault_;
+};
+
+constexpr tsr_option kOptions[] = {tessera::float_option("bucket-mb", "25", 1e-6, 65536, "as ddp's"),
+                                   tessera::string_option("fault", "homes", "homes|layout", "what differs")};
+constexpr tsr_descriptor kDescriptor = tessera::descriptor(
+    "inconsistent", TSR_KIND_STRATEGY, "org.tessera.tests.inconsistent", "1", "says otherwise on one rank", kOptions);
+using Table = tessera::StrategyTable<Inconsistent, TSR_STRATEGY_SPLIT_STORAGE, TSR_SPLITS_BATCH>;
+
+}  // namespace
+
+TESSERA_PLUGIN(kDescriptor, TSR_STRATEGY_INTERFACE, Table::kInterface)
