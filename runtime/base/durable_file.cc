@@ -52,7 +52,7 @@ void sync_folder(const std::string& folder) {
 
 // O_EXCL: a link of that name must not lead the data to another file.
 PartialFile::PartialFile(std::string path, std::string partial) : path_(std::move(path)), partial_(std::move(partial)) {
-  ::unlink(partial_.c_str());
+  if (::unlink(partial_.c_str()) != 0 && errno != ENOENT) fail("create", partial_);
   descriptor_ = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (descriptor_ < 0) fail("create", partial_);
 }

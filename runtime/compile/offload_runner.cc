@@ -88,15 +88,13 @@ class AnswerSink {
     tsr_offload_sink table{};
     table.struct_size = sizeof table;
     table.leave = [](void* ctx, const tsr_leave* leave, tsr_error* err) noexcept {
-      return answer(ctx, "leave", err, [&](AnswerSink& sink) { sink.add(checked(leave, "the answer")); });
+      return guard(err, kDomain, [&] { borrowed<AnswerSink>(ctx, "leave").add(checked(leave, "the answer")); });
     };
     table.run_on_host = [](void* ctx, uint64_t action, tsr_error* err) noexcept {
-      return answer(ctx, "run_on_host", err, [&](AnswerSink& sink) { sink.add_host_run(action); });
+      return guard(err, kDomain, [&] { borrowed<AnswerSink>(ctx, "run_on_host").add_host_run(action); });
     };
     return table;
   }
-  /// Of the first answer that was refused; empty if none was.
-  const std::string& first_refusal() const { return first_refusal_; }
   const std::vector<tsr_leave>& leaves() const { return leaves_; }
   /// Indices of actions, ascending.
   std::vector<size_t> on_host() const { return {on_host_.begin(), on_host_.end()}; }
@@ -137,19 +135,6 @@ class AnswerSink {
   }
 
  private:
-  template <class Work>
-  static tsr_status answer(void* ctx, const char* function, tsr_error* err, const Work& work) noexcept {
-    return guard(err, kDomain, [&] {
-      AnswerSink& sink = borrowed<AnswerSink>(ctx, function);
-      try {
-        work(sink);
-      } catch (const std::exception& e) {
-        if (sink.first_refusal_.empty()) sink.first_refusal_ = concat(function, ": ", e.what());
-        throw;
-      }
-    });
-  }
-
   void check_host_use(size_t index, const Item& item, const std::map<uint64_t, uint32_t>& last_visit,
                       uint32_t visit) const {
     const Buffer& buffer = *item.buffer;
@@ -227,7 +212,6 @@ class AnswerSink {
   const std::span<const Item> items_;
   const OffloadView view_;
   const OffloadLimits& limits_;
-  std::string first_refusal_;
   std::vector<tsr_leave> leaves_;
   std::set<std::pair<uint64_t, uint32_t>> answered_;
   std::set<size_t> on_host_;  // actions
@@ -244,10 +228,6 @@ std::vector<RestingBuffer> run_policy(Program& program, const OffloadPolicy& pol
   try {
     call_unchanged(policy.interface->plan, policy.instance, &snapshot.view(), &table.table());
     snapshot.check_unchanged(address_of(policy.interface->plan));
-    if (!sink.first_refusal().empty())
-      throw Error(TSR_E_INVALID_ARGUMENT,
-                  concat("it returned OK although an answer was refused (", sink.first_refusal(),
-                         "); return the status of the first answer that is refused"));
     sink.check_resting_items();
     sink.check_host_runs();
   } catch (const Error& e) {

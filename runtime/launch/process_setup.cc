@@ -98,7 +98,7 @@ void raise_descriptor_limit() {
 }
 
 void require_descriptors() {
-  constexpr rlim_t kNeeded = 16;  // all commands work with 12
+  constexpr rlim_t kNeeded = 10;  // then what lacks one says so
   rlimit limit{};
   const auto suffices = [&] { return ::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kNeeded; };
   if (suffices()) return;

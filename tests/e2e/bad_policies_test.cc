@@ -74,8 +74,6 @@ INSTANTIATE_TEST_SUITE_P(
               {"offload policy faulty: item ",
                "(wte) leaves after visit 1, forward of wte mb=0, and not after its last use",
                "let it leave after its last use too"}},
-        Fault{"swallowed",
-              {"offload policy faulty: it returned OK although an answer was refused (leave: ", " is not an item"}},
         Fault{"run-unknown", {"offload policy faulty: [faulty] [host] 1000000 is not the id of an action of the step"}},
         Fault{
             "run-forward",

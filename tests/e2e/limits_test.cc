@@ -88,7 +88,7 @@ TEST(Limits, OfOpenFilesAreSaidByEveryCommand) {
     const CommandResult run = under("-n 6", tessera(command));
     EXPECT_EQ(run.exit_code, 1) << command[0];
     EXPECT_EQ(run.err,
-              "tessera: this process may have 6 files open and needs at least 16; raise the limit with ulimit -n\n");
+              "tessera: this process may have 6 files open and needs at least 10; raise the limit with ulimit -n\n");
   }
   EXPECT_EQ(under("-S -n 6", plan("gpt2")).exit_code, 0);  // which the program may raise itself
 }

@@ -214,8 +214,20 @@ TEST(Scaling, IsOfTheDtypesOfTheDevice) {
       [](Program& p) {
         const uint64_t whole = add_staging(p, "whole numbers", 8, TSR_I64);
         insert_elementwise(p, 0, TSR_ACTION_SCALE, {whole, 0, 8, 0, 0}, 2.0);
+        insert_elementwise(p, 0, TSR_ACTION_ZERO, {whole, 0, 8, 0, 0});
       },
       "cannot run on the device: [cpu-device] scale of int64");
+}
+
+TEST(Kernels, HaveTheOperandsOfTheDevice) {
+  const auto workspace = [](Program& p) -> Binding& {
+    return binding_of(action_of(p, TSR_ACTION_FORWARD, "h.0.attention", 0), slot(TSR_ROLE_WORKSPACE, 0));
+  };
+  expect_refused(
+      job("one"), [&](Program& p) { --workspace(p).num_elements; }, " elements; the device's op has ");
+  expect_refused(
+      job("one"), [&](Program& p) { std::ranges::find(p.buffers, workspace(p).buffer, &Buffer::id)->dtype = TSR_I32; },
+      "binds w0 to i32; the device's op has f32");
 }
 
 }  // namespace

@@ -89,7 +89,7 @@ void test_order(const TestedDevice& tested, FunctionData& data) {
 
 /// A host function after copies that take far longer than to give it to the stream.
 void test_look_after_copies(TestedDevice& tested, FunctionData& data) {
-  constexpr uint64_t kLarge = uint64_t{4} << 20;
+  constexpr uint64_t kLarge = uint64_t{1} << 20;
   std::byte* const from = tested.allocate(TSR_MEMORY_DEVICE, kLarge);
   std::byte* const to = tested.allocate(TSR_MEMORY_HOST, kLarge);
   data.after_copy = {to + kLarge - 1, tested.host()};

@@ -91,6 +91,9 @@ static tsr_status event_create(tsr_device* device, tsr_event** event, tsr_error*
   first = *event;
   return status;
 }
+static void event_destroy(tsr_event* event) {
+  if (!is_fault("event", "twice")) inner.event_destroy(event);
+}
 /* Kernels of ops that differ from those asked for. */
 static tsr_status prepare(tsr_device* device, const tsr_op* op, const tsr_slot_spec* slots, uint64_t num_slots,
                           tsr_kernel** kernel, tsr_error* err) {
@@ -233,6 +236,7 @@ static Table wrapped(Table table) {
   table.stream_create = stream_create;
   table.event_create = event_create;
   table.prepare = prepare;
+  table.event_destroy = event_destroy;
   table.stream_synchronize = stream_synchronize;
   table.launch = launch;
   table.copy = copy;

@@ -49,14 +49,6 @@ uint64_t no_item(const OffloadView& view) {
   return largest + 1'000'000;
 }
 
-/// The policy goes on as if its answer had been taken.
-void swallow_refusal(const OffloadView& view, const OffloadSink& sink) {
-  try {
-    sink.leave({no_item(view), 0, TSR_MEMORY_HOST, 1, 1});
-  } catch (const Error&) {
-  }
-}
-
 class Faulty {
  public:
   static constexpr std::string_view kName = "faulty";
@@ -68,7 +60,6 @@ class Faulty {
   void plan(const OffloadView& view, const OffloadSink& sink) const {
     if (fault_ == "error")
       throw Error(TSR_E_INVALID_ARGUMENT, "cannot decide for this step with fault=error; give fault=none");
-    if (fault_ == "swallowed") return swallow_refusal(view, sink);
     if (fault_ == "no-rest") return leave_without_rest(view, sink);
     if (fault_.starts_with("run-")) return run_on_host(view, sink, fault_);
     std::vector<tsr_leave> answers = long_gaps(view, 1);
@@ -88,11 +79,11 @@ class Faulty {
   std::string fault_;
 };
 
-constexpr tsr_option kOptions[] = {string_option(
-    "fault", "none",
-    "none|unknown-item|unused-visit|no-visit|unknown-place|last-use|twice|no-rest|swallowed|error|options|"
-    "run-unknown|run-forward|run-twice|run-optimizer|run-squares|run-scalars",
-    "the rule that is broken")};
+constexpr tsr_option kOptions[] = {
+    string_option("fault", "none",
+                  "none|unknown-item|unused-visit|no-visit|unknown-place|last-use|twice|no-rest|error|options|"
+                  "run-unknown|run-forward|run-twice|run-optimizer|run-squares|run-scalars",
+                  "the rule that is broken")};
 constexpr tsr_descriptor kDescriptor =
     descriptor("faulty", TSR_KIND_OFFLOAD, "org.tessera.tests.faulty", "1", "gives answers that are refused", kOptions);
 
