@@ -8,11 +8,11 @@
 #include "exec/communicators.h"
 
 #include "base/concat.h"
-#include "exec/live_objects.h"
 #include "guard/call_watch.h"
 #include "guard/cancel_watch.h"
 #include "guard/known_functions.h"
 #include "guard/process_state.h"
+#include "plugins/live_objects.h"
 #include "tessera/error.hpp"
 #include "verify/diagnostics.h"
 

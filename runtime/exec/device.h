@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "exec/live_objects.h"
 #include "guard/plugin_calls.h"
+#include "plugins/live_objects.h"
 #include "tessera/device.h"
 #include "tessera/device_timestamps.h"
 

@@ -1,4 +1,4 @@
-#include "exec/live_objects.h"
+#include "plugins/live_objects.h"
 
 #include "base/concat.h"
 #include "guard/known_functions.h"
