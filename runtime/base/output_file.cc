@@ -151,7 +151,7 @@ std::string path_to_replace(const std::string& path) {
   const bool is_new = ::stat(path.c_str(), &file) != 0;
   if (!is_new && !S_ISREG(file.st_mode)) return "";
   if (!is_new) real = fs::canonical(path, error);  // a link stays one
-  const bool may_make_one = ::faccessat(AT_FDCWD, real.parent_path().c_str(), W_OK | X_OK, AT_EACCESS) == 0;
+  const bool may_make_one = ::faccessat(AT_FDCWD, real.parent_path().c_str(), R_OK | W_OK | X_OK, AT_EACCESS) == 0;
   return !error && may_make_one && real.filename().string().size() + kMoreLetters <= NAME_MAX ? real.string() : "";
 }
 

@@ -108,9 +108,8 @@ json parse_strict_json(std::string_view text, const std::string& where, int max_
   }
   if (UnderflowCheck check;
       (text.find("e-") != text.npos || text.find("E-") != text.npos) && !json::sax_parse(text, &check))
-    throw Error(TSR_E_INVALID_ARGUMENT, concat(where, " has the number ", check.found(),
-                                               ", which is too small for a "
-                                               "number of 64 bits"));
+    throw Error(TSR_E_INVALID_ARGUMENT,
+                concat(where, " has the number ", check.found(), ", which is too small for a number of 64 bits"));
   if (!parsed.is_object()) throw Error(TSR_E_INVALID_ARGUMENT, concat(where, " is not a JSON object"));
   return parsed;
 }

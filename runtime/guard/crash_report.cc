@@ -103,7 +103,7 @@ const char* owner_of_thread(const void* context) {
   return plugin || this_thread_calls.last_function() ? plugin : find_code_on_stack(context);
 }
 
-/// One that another process has sent, or this one to itself other than by a fault: nothing has crashed.
+/// Of one that another process has sent: nothing has crashed.
 void say_sent(int signal, pid_t sender) {
   const bool has_rank = this_thread_calls.rank >= 0;
   std::array<char, 12> rank, process_space;
