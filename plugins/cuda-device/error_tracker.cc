@@ -46,7 +46,7 @@ void Clock::merge(const Clock& other) {
 // A fault does not say which stream's kernel wrote it. So it is that of all streams there are, and of what is ordered
 // after any of them, and a stream that is made later is free of it. A kernel of an old stream that is still running
 // then may report once more; that fails the new stream too, which is too much, but loses nothing.
-uint32_t ErrorTracker::add_stream() {
+uint32_t ErrorTracker::add_stream(Clock& clock) {
   look_for_fault();
   const std::lock_guard lock(mutex_);
   if (saw_fault_) {
@@ -56,7 +56,9 @@ uint32_t ErrorTracker::add_stream() {
     fault->num_found = 0;
     saw_fault_ = false;
   }
-  return num_streams_.fetch_add(1, std::memory_order_relaxed);
+  const uint32_t index = num_streams_.fetch_add(1, std::memory_order_relaxed);
+  clock.advance(index);
+  return index;
 }
 
 bool ErrorTracker::Failure::is_before(const Clock& clock) const {

@@ -41,8 +41,9 @@ class ErrorTracker {
   /// `fault` is written by kernels and outlives this.
   explicit ErrorTracker(Fault* fault) : fault_(fault) {}
 
-  /// The index of a new stream in clocks. Kernels may report a fault anew. [control-thread]
-  uint32_t add_stream();
+  /// The index of a new stream in clocks; `clock` is its own, and gets the ticket of its creation. Kernels may report a
+  /// fault anew. [control-thread]
+  uint32_t add_stream(Clock& clock);
   /// The work failed. What is ordered after it fails too.
   void fail(const Work& work, const tsr_error& error);
   /// The device failed: all of its streams are failed from now on.

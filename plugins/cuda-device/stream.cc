@@ -70,8 +70,7 @@ std::unique_ptr<GraphCallbacks> Capture::close() {
 }
 
 Stream::Stream(const Context& context, ErrorTracker& errors, std::string_view name)
-    : context_(context), errors_(errors), name_(name), index_(errors.add_stream()), callbacks_(errors) {
-  clock_.advance(index_);  // the ticket of its creation
+    : context_(context), errors_(errors), name_(name), index_(errors.add_stream(clock_)), callbacks_(errors) {
   context_.make_current();
   check(cudaStreamCreateWithPriority(&handle_, cudaStreamNonBlocking, priority_of(name)),
         "cudaStreamCreateWithPriority");

@@ -80,14 +80,13 @@ class Stream final : public DeviceStream {
   const Context& context_;
   ErrorTracker& errors_;
   const std::string name_;
+  Clock clock_;           // under mutex_, as is every submission whose place in the stream it knows
   const uint32_t index_;  // in clocks
   cudaStream_t handle_ = nullptr;
   HostCallbacks callbacks_;
 
   std::mutex mutex_;
-  // Under mutex_, as is every submission whose place in the stream the clock knows.
-  Clock clock_;
-  std::shared_ptr<Capture> capture_;  // that the stream is in
+  std::shared_ptr<Capture> capture_;  // under mutex_: that the stream is in
 };
 
 }  // namespace tessera::cuda

@@ -27,8 +27,8 @@ class ErrorTrackerTest : public ::testing::Test {
 
   Fault fault_{};
   ErrorTracker errors_{&fault_};
-  const uint32_t first_ = errors_.add_stream(), second_ = errors_.add_stream();
   Clock first_clock_, second_clock_;
+  const uint32_t first_ = errors_.add_stream(first_clock_), second_ = errors_.add_stream(second_clock_);
   int num_runs_ = 0;
 };
 
@@ -90,6 +90,29 @@ TEST_F(ErrorTrackerTest, AFaultOfAKernelFailsAllStreams) {
   EXPECT_STREQ(error->message,
                "target 50257 at position 12 of the micro-batch is not in [0, 50000); the data does not fit the model's "
                "vocabulary");
+}
+
+TEST_F(ErrorTrackerTest, AStreamMadeAfterAFaultIsFreeOfItUnlessItWaitedForAnOldOne) {
+  fault_ = {kFaultTarget, 50257, 12, 50000};
+  fault_.num_found = 3;
+  EXPECT_TRUE(errors_.first_before(first_clock_));
+  Clock third_clock;
+  const uint32_t third = errors_.add_stream(third_clock);
+  EXPECT_EQ(fault_.code, 0) << "kernels may report the next fault";
+  EXPECT_EQ(fault_.num_found, 0u);
+  EXPECT_FALSE(errors_.first_before(third_clock));
+  errors_.run(next(third, third_clock), succeed, &num_runs_);
+  EXPECT_EQ(num_runs_, 1);
+  EXPECT_TRUE(errors_.first_before(first_clock_)) << "the old streams stay failed";
+
+  Clock waited = third_clock;
+  waited.merge(second_clock_);
+  EXPECT_TRUE(errors_.first_before(waited));
+
+  fault_ = {kFaultLabel, 12, 3, 10};
+  const auto error = errors_.first_before(third_clock);
+  ASSERT_TRUE(error) << "a second fault fails the new stream too";
+  EXPECT_NE(std::string_view(error->message).find("label 12"), std::string_view::npos) << error->message;
 }
 
 TEST_F(ErrorTrackerTest, ALabelIsOfAClass) {
