@@ -296,6 +296,52 @@ TEST(ModelRuleOfConfig, OfEveryNumber) {
   EXPECT_TRUE(has_diagnostic(job("one").findings(0, half), "has reduce_dtype bf16, where the job has f32"));
 }
 
+/// `own` is a buffer of a strategy that lives from step to step. Averages the gradient of kWeight with what it holds:
+/// into it, or through a copy of the gradient.
+void average(Program& p, bool into_own) {
+  const size_t squares = index_of(p, TSR_ACTION_SUM_SQUARES, kWeight);
+  const Binding gradient = *p.actions[squares].find(kSource);
+  const auto add_buffer = [&](const char* name, bool persistent) {
+    Buffer buffer = p.buffer(gradient.buffer);
+    buffer.id = 0;
+    buffer.name = name;
+    buffer.kind = TSR_BUFFER_PLUGIN;
+    buffer.strategy = 0;
+    buffer.num_elements = gradient.num_elements;
+    buffer.persistent = persistent;
+    return Binding{p.add_buffer(buffer), 0, gradient.num_elements, 0, 0};
+  };
+  const auto insert_add = [&](const Binding& from, const Binding& to) {
+    insert_copy(p, squares, from, to);
+    p.actions[squares].kind = TSR_ACTION_ADD_INTO;
+    p.actions[squares].bindings.front().mode = TSR_MODE_ADD;
+  };
+  const Binding own = add_buffer("average", true);
+  if (into_own) return insert_add(gradient, own);
+  const Binding copy = add_buffer("copy", false);
+  insert_copy(p, squares, copy, own);
+  insert_add(own, copy);
+  insert_copy(p, squares, gradient, copy);
+}
+
+// What such a buffer held before is nothing that the model names, and may be part of a sum that only the strategy
+// reads.
+TEST(ModelRuleOfOwnMemory, MayBeAddedToAndAdded) {
+  for (const bool into_own : {true, false})
+    EXPECT_EQ(job("one").findings(0, [&](Program& p) { average(p, into_own); }), Diagnostics{}) << into_own;
+}
+
+TEST(ModelRuleOfOwnMemory, IsNoGradient) {
+  const auto update_with_average = [](Program& p) {
+    average(p, false);
+    const uint64_t copy = std::ranges::find(p.buffers, "copy", &Buffer::name)->id;
+    for (const uint32_t kind : {TSR_ACTION_SUM_SQUARES, TSR_ACTION_OPTIMIZER})
+      for (Binding& binding : action_of(p, kind, kWeight).bindings)
+        if (binding.slot == kSource) binding.buffer = copy, binding.offset = 0;
+  };
+  EXPECT_TRUE(has_diagnostic(job("one").findings(0, update_with_average), "which holds nothing that the model names"));
+}
+
 // The host fills what the homes of the first step program name.
 TEST(ModelRuleOfHomes, InAnotherPlaceInAnotherProgram) {
   const auto exchanged = [](Program& eval) {

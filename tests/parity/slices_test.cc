@@ -13,14 +13,18 @@ struct SlicesJob {
   std::vector<std::string> flags;
 };
 
+CompiledJob two_steps(int num_ranks, const std::string& shift, const std::vector<std::string>& more) {
+  std::vector<std::string> flags = {"--model=" + source_dir("tests/golden/programs/two-blocks"), "--batch-size=1",
+                                    "--seq-len=8", "--plugin-dir=" + binary_dir("tests/mutation_strategies"),
+                                    "--two-steps.shift=" + shift};
+  flags.insert(flags.end(), more.begin(), more.end());
+  return CompiledJob(std::move(flags), num_ranks);
+}
+
 class Slices : public ::testing::TestWithParam<SlicesJob> {
  protected:
   static CompiledJob compiled(const std::string& shift) {
-    std::vector<std::string> flags = {"--model=" + source_dir("tests/golden/programs/two-blocks"), "--batch-size=1",
-                                      "--seq-len=8", "--plugin-dir=" + binary_dir("tests/mutation_strategies"),
-                                      "--two-steps.shift=" + shift};
-    flags.insert(flags.end(), GetParam().flags.begin(), GetParam().flags.end());
-    return CompiledJob(std::move(flags), GetParam().num_ranks);
+    return two_steps(GetParam().num_ranks, shift, GetParam().flags);
   }
 };
 
@@ -33,6 +37,12 @@ TEST_P(Slices, AreGathered) {
 TEST_P(Slices, AreNotThoseOfOtherRanks) {
   const CompiledJob job = compiled("true");
   EXPECT_TRUE(fault_of(job.input(), job.programs()));
+}
+
+// Few ranks are each walked at once; of more, one of each class, until that finds a fault.
+TEST(WalkedRanks, AreAllOfUpToSixteen) {
+  EXPECT_TRUE(two_steps(16, "false", {"--strategy=two-steps"}).diagnostics().empty());
+  EXPECT_FALSE(two_steps(17, "false", {"--strategy=two-steps"}).diagnostics().empty());
 }
 
 TEST(EmptySlices, ChangeNothingForAPolicy) {

@@ -1,0 +1,59 @@
+// What value numbers remember of the dtypes that a value went through.
+#include "verify/model/content.h"
+
+#include <gtest/gtest.h>
+
+#include "verify/model/rank_walk.h"
+
+namespace tessera::host {
+namespace {
+
+Content gradient(std::initializer_list<tsr_dtype> dtypes = {}) {
+  Content content{ContentKind::gradient};
+  content.index = 3;
+  for (const tsr_dtype dtype : dtypes)
+    content.round_to(dtype);
+  return content;
+}
+
+tsr_dtype accepted(Content content, tsr_dtype dtype) {
+  ContentParts parts{{0, 8, content}};
+  accept_rounding(parts, dtype);
+  return parts.front().content.rounded;
+}
+
+TEST(Rounding, IsTheDtypeOfFewerBits) {
+  EXPECT_EQ(gradient().rounded, 0u);
+  EXPECT_EQ(gradient({TSR_F32, TSR_F64}).rounded, 0u);
+  EXPECT_EQ(gradient({TSR_BF16, TSR_F32, TSR_BF16}).rounded, TSR_BF16);
+  EXPECT_EQ(Content{ContentKind::zero}.rounded, 0u);
+}
+
+TEST(Rounding, ToTwoDtypesIsThatOfNone) {
+  EXPECT_EQ(accepted(gradient({TSR_BF16}), TSR_BF16), 0u);
+  EXPECT_EQ(accepted(gradient({TSR_F16}), TSR_BF16), TSR_F16);
+  for (const tsr_dtype dtype : {TSR_F16, TSR_BF16}) {
+    EXPECT_EQ(accepted(gradient({TSR_F16, TSR_BF16}), dtype), kSeveralDtypes);
+    EXPECT_EQ(accepted(gradient({TSR_F16, TSR_BF16, TSR_F16}), dtype), kSeveralDtypes);
+  }
+}
+
+TEST(Rounding, OfASumIsThatOfItsAddends) {
+  AddendSets sets;
+  const uint32_t first = sets.with(0, 0), second = sets.with(0, 1);
+  const auto rounded = [&](Content a, Content b) {
+    a.addends = first;
+    b.addends = second;
+    const auto sum = sum_of(a, b, sets);
+    EXPECT_TRUE(sum);
+    return sum ? sum->rounded : 0;
+  };
+  EXPECT_EQ(rounded(gradient(), gradient()), 0u);
+  EXPECT_EQ(rounded(gradient({TSR_BF16}), gradient()), TSR_BF16);
+  EXPECT_EQ(rounded(gradient(), gradient({TSR_BF16})), TSR_BF16);
+  EXPECT_EQ(rounded(gradient({TSR_BF16}), gradient({TSR_BF16})), TSR_BF16);
+  EXPECT_EQ(rounded(gradient({TSR_F16}), gradient({TSR_BF16})), kSeveralDtypes);
+}
+
+}  // namespace
+}  // namespace tessera::host
