@@ -157,7 +157,8 @@ tsr_edit edit_functions() {
 void check_kept(const Program& program, const StrategyOnAxis& strategy, uint64_t first_new) {
   const auto is_role = [&](uint64_t id) {
     return std::ranges::any_of(program.homes, [&](const Home& home) {
-      return std::ranges::any_of(home.roles, [&](const auto& role) { return role.second.buffer == id; });
+      constexpr uint32_t kSaved[] = {TSR_HOME_VALUE, TSR_HOME_MASTER, TSR_HOME_M, TSR_HOME_V};
+      return std::ranges::any_of(kSaved, [&](uint32_t role) { return home.roles[role].buffer == id; });
     });
   };
   for (const Buffer& buffer : program.buffers)
@@ -165,8 +166,9 @@ void check_kept(const Program& program, const StrategyOnAxis& strategy, uint64_t
       refuse(program, strategy,
              Error(TSR_E_INVALID_ARGUMENT,
                    concat("the buffer ", buffer.name, " is persistent and of kind ", buffer_kind_name(buffer.kind),
-                          ", and no home has it as a role: no checkpoint would hold it; make it a role, or give it the "
-                          "kind TSR_BUFFER_PLUGIN, which is saved as the strategy's own")));
+                          ", and no home has it as its value, master or state of the optimizer: no checkpoint would hold it; "
+                          "make it one of these, or give it the kind TSR_BUFFER_PLUGIN, which is saved as the strategy's "
+                          "own")));
 }
 
 /// The strategy's index; -1 in a program that does not list it.
@@ -176,7 +178,8 @@ int index_of(const Program& program, const StrategyOnAxis& strategy) {
 }
 
 /// Refuses an entry that this host could only misunderstand.
-void check_entry(const tsr_layout_entry& entry, const StrategyOnAxis& strategy, size_t num_parameters) {
+void check_entry(const tsr_layout_entry& entry, const StrategyOnAxis& strategy, const Program& program) {
+  const size_t num_parameters = program.model->parameters.size();
   check_spare(entry, "tsr_layout_entry");
   if (entry.axis != strategy.axis)
     throw Error(TSR_E_INVALID_ARGUMENT, "a layout entry is for axis " + std::to_string(entry.axis) +
@@ -187,6 +190,14 @@ void check_entry(const tsr_layout_entry& entry, const StrategyOnAxis& strategy, 
   if (is_of_parameter && entry.name != 0)
     throw Error(TSR_E_INVALID_ARGUMENT,
                 "a layout entry has a parameter and names a dim of values; it is for one of them");
+  int last = -1;
+  for (const int32_t coordinate : std::span(entry.coordinates, entry.num_coordinates)) {
+    const Axis& axis = program.mesh->axes()[static_cast<size_t>(entry.axis)];
+    if (coordinate <= last || coordinate >= axis.num_ranks)
+      throw Error(TSR_E_INVALID_ARGUMENT, concat("a layout entry must list ascending coordinates of ", axis.name,
+                                                 ", from 0 to ", axis.num_ranks - 1));
+    last = coordinate;
+  }
   if (is_of_parameter) return;
   if (entry.name != TSR_DIM_ROWS || entry.kind != TSR_LAYOUT_SPLIT || entry.dim != -1 ||
       strategy.interface->splits != TSR_SPLITS_TENSORS)
@@ -226,16 +237,16 @@ void add_layout(Program& program, const StrategyOnAxis& strategy) {
   if (!TSR_HAS_FN(strategy.interface, tsr_strategy_interface, layout)) return;
   struct Sink {
     const StrategyOnAxis& strategy;
-    size_t num_parameters;
+    const Program& program;
     Layout layout;
-  } sink{strategy, program.model->parameters.size(), {}};
+  } sink{strategy, program, {}};
   tsr_layout_sink table{};
   table.struct_size = sizeof table;
   table.add_entry = [](void* ctx, const tsr_layout_entry* s, tsr_error* err) noexcept {
     return guard(err, kDomain, [&] {
       Sink& to = borrowed<Sink>(ctx, "add_entry");
       checked_entry(s);
-      check_entry(*s, to.strategy, to.num_parameters);
+      check_entry(*s, to.strategy, to.program);
       to.layout.push_back({s->parameter,
                            s->axis,
                            s->roles,

@@ -82,6 +82,13 @@ void Rewriter::check_binding(const tsr_binding& b) {
     throw invalid(std::to_string(b.mode) + " is not a mode (TSR_MODE_*)");
 }
 
+void Rewriter::check_binding(const Action& action, const tsr_binding& b) {
+  check_binding(b);
+  if (is_collective(action.kind) && TSR_SLOT_ROLE(b.slot) == TSR_ROLE_WORKSPACE)
+    throw invalid(std::string(action_name(action.kind)) +
+                  " binds a workspace; the host gives collectives what their communicator asks for");
+}
+
 HomeRole Rewriter::place_of(const tsr_home_role& role) {
   check_spare(role, "tsr_home_role");
   if (role.number >= kMaxHomeRoles)
@@ -97,6 +104,9 @@ HomeRole Rewriter::place_of(const tsr_home_role& role) {
 
 Home Rewriter::copy_of(const tsr_home& home) {
   check_spare(home, "tsr_home");
+  if (home.unit < 0 || static_cast<size_t>(home.unit) >= program_.model->units.size())
+    throw invalid("a home is of unit " + std::to_string(home.unit) + "; the model has " +
+                  std::to_string(program_.model->units.size()) + " units");
   Home made{program_.next_id++, tessera::to_string(home.name),
             home.unit,          {home.pieces, home.pieces + home.num_pieces},
             home.num_elements,  {}};
@@ -184,7 +194,7 @@ Action Rewriter::copy_of(const tsr_action& a) {
   if (a.counts) action.counts.assign(a.counts, a.counts + a.num_counts);
   if (a.peers) action.peers.assign(a.peers, a.peers + a.num_peers);
   for (const Binding& b : action.bindings)
-    check_binding(b);
+    check_binding(action, b);
   return action;
 }
 
@@ -222,8 +232,8 @@ void Rewriter::remove(uint64_t id) {
 }
 
 void Rewriter::bind(uint64_t id, const tsr_binding& binding) {
-  check_binding(binding);
   Action& a = action(id);
+  check_binding(a, binding);
   const auto found = std::ranges::find(a.bindings, binding.slot, &Binding::slot);
   if (found == a.bindings.end())
     a.bindings.push_back(binding);

@@ -49,6 +49,7 @@ class Rewriter {
   Buffer& buffer(uint64_t id);
   Home& home(uint64_t id);
   void check_binding(const tsr_binding& binding);
+  void check_binding(const Action& action, const tsr_binding& b);
   HomeRole place_of(const tsr_home_role& role);
   Home copy_of(const tsr_home& home);
   void check_is_member(const tsr_action& action);

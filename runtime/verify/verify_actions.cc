@@ -157,8 +157,8 @@ class ActionChecker {
     const uint32_t kind = buffer->kind;
     if (kind == TSR_BUFFER_INPUT || kind == TSR_BUFFER_SCALAR || kind == TSR_BUFFER_ACCUMULATOR)
       report(written + ", which is the host's; a call may read it");
-    else if (program_.purpose == TSR_PURPOSE_EVAL && buffer->persistent && kind != TSR_BUFFER_PLUGIN)
-      report(written + ", which the next step reads; in an evaluation a call writes what is its strategy's own");
+    else if (program_.purpose != TSR_PURPOSE_STEP && buffer->persistent && kind != TSR_BUFFER_PLUGIN)
+      report(written + ", which the next step reads; outside of steps a call writes what is its strategy's own");
   }
 
   /// A group and a reduction say what its results are (placement/call_rules.cc).

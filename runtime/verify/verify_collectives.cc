@@ -56,12 +56,16 @@ class CollectiveChecker {
     for (const Binding& binding : action_.bindings) {
       const uint32_t role = TSR_SLOT_ROLE(binding.slot), index = TSR_SLOT_INDEX(binding.slot);
       const auto name = [&] { return slot_text(program_, action_, binding.slot); };
-      if (role == TSR_ROLE_WORKSPACE) continue;
+      if (action_.find(binding.slot) != &binding) report("binds " + name() + " twice");
+      if (role == TSR_ROLE_WORKSPACE) {
+        if (index > 0 || binding.mode != TSR_MODE_WRITE)
+          report("binds " + name() + "; its workspace is w0, which it writes");
+        continue;
+      }
       const bool is_source = role == TSR_ROLE_SOURCE;
       if (!is_source && role != TSR_ROLE_DESTINATION) report("binds " + name() + "; a collective has src, dst and w");
       if (index > 0 && action_.kind != TSR_ACTION_EXCHANGE)
         report("binds " + name() + "; only exchange has more than one");
-      if (action_.find(binding.slot) != &binding) report("binds " + name() + " twice");
       if (is_source != (binding.mode == TSR_MODE_READ))
         report("binds " + name() + " with a mode that does not fit: src is read, dst written or added to");
     }

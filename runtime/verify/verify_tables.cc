@@ -147,6 +147,8 @@ void verify_tables(const Program& program, DiagnosticList& diagnostics) {
     check_group(program, group, diagnostics);
   check_layout(program, diagnostics);
   for (const Home& home : program.homes) {
+    if (!is_index(home.unit, program.model->units))
+      diagnostics.add("home " + home.name + " is of unit " + std::to_string(home.unit) + ", which does not exist");
     for (const auto& [role, place] : home.roles)
       check_role(program, home, role, diagnostics);
     check_pieces(program, home, diagnostics);

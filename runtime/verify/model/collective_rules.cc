@@ -36,6 +36,7 @@ struct Member {
     const Binding* source = action().find(kSource);
     return source ? *source : *destination();
   }
+  tsr_dtype dtype() const { return walk->program().buffer(given().buffer).dtype; }
   void report(const std::string& what) const { walk->report(index, what); }
 };
 
@@ -256,13 +257,28 @@ class Collective {
     return parts;
   }
 
-  /// The contributions of all members; `first` is the first to take them.
+  /// The part of the group's ranks that are walked by this member.
+  double share_of(const Member& member) const {
+    const std::vector<int> ranks = ranks_with(members_.front());
+    const auto is_walked_here = [&](int rank) { return ranks_.classes.representative(rank) == member.rank(); };
+    return static_cast<double>(std::ranges::count_if(ranks, is_walked_here)) / static_cast<double>(ranks.size());
+  }
+
+  /// The contributions of all members; `first` is the first to take them. A mean has the mean of their factors, so that
+  /// ranks may have weights.
   ContentParts sum_of_all(const Member& first) const {
     std::map<int, ContentParts> by_stage;
     for (const Member& member : members_) {
       ContentParts parts = addends_of(member);
+      bool has_means = false;
+      for (ContentPart& part : parts)
+        if (is_mean(member, part.content)) {
+          has_means = true;
+          part.content.scale_by(share_of(member));
+        }
       const auto [known, is_new] = by_stage.try_emplace(stage_of(member), parts);
-      if (!is_new && known->second != parts) known->second = combined(first, known->second, parts, false);
+      if (!is_new && (has_means || known->second != parts))
+        known->second = combined(first, known->second, parts, false);
     }
     ContentParts sum = by_stage.begin()->second;
     for (auto stage = std::next(by_stage.begin()); stage != by_stage.end(); ++stage)
@@ -282,8 +298,24 @@ class Collective {
           part.content.kind == ContentKind::gradient)
         count_sum(member, part.content);
       if (!completes(member, part.content)) part.content = {};
+      check_average(member, part.content);
     }
     return sum;
+  }
+
+  /// An average of as many ranks as a power of two only moves the exponent. Parameters that diverge are averaged as their
+  /// strategy likes.
+  void check_average(const Member& member, const Content& content) const {
+    const int num_ranks = ranks_.mesh.num_members(member.group());
+    const bool is_exact = (num_ranks & (num_ranks - 1)) == 0 || content.kind == ContentKind::unknown ||
+                          content.kind == ContentKind::zero || content.kind == ContentKind::opaque;
+    if (member.action().reduce == TSR_REDUCE_AVG && !is_exact && !is_mean(member, content))
+      member.report(concat("averages ", member.walk->text(content), " over ", num_ranks,
+                           " ranks, which rounds; sum gradients, and average only parameters that diverge"));
+  }
+
+  static bool is_mean(const Member& member, const Content& content) {
+    return member.action().reduce == TSR_REDUCE_AVG && member.walk->diverges() && content.is_state();
   }
 
   static bool is_whole_on_each_rank(ContentKind kind) {
@@ -308,6 +340,9 @@ class Collective {
       if (axis_splits(member) != TSR_SPLITS_TENSORS) content.scale_by(1.0 / ranks_.mesh.num_members(group));
     } else if (reduce != TSR_REDUCE_SUM)
       member.report(concat("reduces ", member.walk->text(content), " by something other than a sum"));
+    if (content.kind == ContentKind::gradient && TSR_DTYPE_BITS(member.dtype()) > 32)
+      member.report(concat("sums ", member.walk->text(content), " in ", dtype_name(member.dtype()),
+                           "; gradients are summed in ", dtype_name(TSR_F32), " or the job's --reduce-dtype"));
     if (content.summed & over)
       member.report(concat("sums ", member.walk->text(content), " over the same tokens twice"));
     content.summed |= over;
@@ -338,6 +373,15 @@ class Collective {
 
   Content combined(const Member& taker, const Content& a, const Content& b, bool of_stages) const {
     if (a.kind == ContentKind::opaque || b.kind == ContentKind::opaque) return {ContentKind::opaque};
+    if (is_mean(taker, a) && is_mean(taker, b)) {
+      Content mean = a;
+      mean.factor = b.factor;
+      if (mean == b) {
+        mean.factor = a.factor + b.factor;
+        mean.scale_by(1);
+        return mean;
+      }
+    }
     const bool is_shared = a.kind == ContentKind::squares || a.kind == ContentKind::run_words;
     if (a == b && (!of_stages || is_shared || a.kind == ContentKind::zero || a.kind == ContentKind::unknown)) return a;
     if (of_stages)

@@ -42,7 +42,7 @@ struct Content {
   uint32_t summed =
       0;  ///< of a loss, correct predictions and gradients: the axes over whose tokens it is summed, as bits
   int64_t shift = 0;
-  double factor = 1;      ///< of gradients: by which SCALE has multiplied them
+  double factor = 1;      ///< by which SCALE and averages have multiplied gradients, and parameters that diverge
   tsr_dtype rounded = 0;  ///< the dtype of fewer than 32 bits that it went through; 0: none; kSeveralDtypes
 
   bool operator==(const Content&) const = default;
@@ -53,6 +53,8 @@ struct Content {
     return kind == ContentKind::value || kind == ContentKind::value_gradient || kind == ContentKind::saved ||
            kind == ContentKind::context;
   }
+  /// Of a parameter, named by itself or by its place.
+  bool is_state() const { return kind == ContentKind::state || kind == ContentKind::kept; }
   /// It is stored in another dtype.
   void round_to(tsr_dtype dtype);
   /// Multiplies its factor; what comes to 1 but for rounding, as an average of n does by n, is 1.

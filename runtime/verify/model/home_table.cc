@@ -97,6 +97,7 @@ void HomeTable::resolve(const ContentPart& part, ContentParts& result) const {
       Content content = next->second.content.moved_by(shift - static_cast<int64_t>(next->first));
       content.version = part.content.version;
       content.rounded = part.content.rounded;
+      content.factor = part.content.factor;
       append(result, {at - static_cast<uint64_t>(shift), to - at, content});
       at = to;
     }

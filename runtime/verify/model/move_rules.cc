@@ -12,6 +12,8 @@
 // What a strategy's call makes only the strategy knows: it fits every need (verify_placement has its rules). Invariant:
 // a sum has each addend once. Cost: linear in the pieces of source and destination.
 
+#include <cmath>
+
 #include "base/concat.h"
 #include "verify/model/rank_walk.h"
 
@@ -56,17 +58,29 @@ void RankWalk::zero() {
       contents_.write(binding, {accumulator_kind(program_.buffer(binding.buffer))});
 }
 
-/// A parameter may be scaled where strategies average those that diverge.
+/// Gradients keep their bits: by powers of two, as long as float32 holds what was in it. A parameter may be scaled where
+/// strategies average those that diverge.
+void RankWalk::scale_gradient(Content& gradient) {
+  constexpr double kMaxFactor = 0x1p20;
+  int exponent = 0;
+  if (std::abs(std::frexp(action_->scale, &exponent)) != 0.5)
+    report(concat("scales ", text(gradient), " by ", action_->scale, ", which rounds; powers of two do not"));
+  gradient.scale_by(action_->scale);
+  const double factor = std::abs(gradient.factor);
+  if (!(factor >= 1 / kMaxFactor && factor <= kMaxFactor))
+    report(concat("leaves ", text(gradient), "; values of float32 are lost beyond 2^-20 and 2^20"));
+}
+
 void RankWalk::scale() {
   const Binding& binding = *action_->find(kDestination);
   ContentParts parts = contents_.read(binding);
   for (ContentPart& part : parts) {
     const ContentKind kind = part.content.kind;
-    const bool is_state = kind == ContentKind::kept || kind == ContentKind::state;
-    const bool stays = kind == ContentKind::opaque || kind == ContentKind::zero || (is_state && diverges_);
     if (kind == ContentKind::gradient)
+      scale_gradient(part.content);
+    else if (part.content.is_state() && diverges_)
       part.content.scale_by(action_->scale);
-    else if (!stays)
+    else if (kind != ContentKind::opaque && kind != ContentKind::zero)
       part.content = {};
   }
   contents_.write(binding, parts);
@@ -89,17 +103,29 @@ ContentParts RankWalk::stored(const Binding& source, const Binding& destination)
   return parts;
 }
 
-/// With --reduce-every micro-batch, the sums of micro-batches are added in ascending order, which is how they round.
-bool RankWalk::check_added_in_order(const Content& there, const Content& more, const Binding& destination) {
+/// Why a sum of gradients would round otherwise than the model's, or be of another dtype; empty: it does not. The sum of
+/// micro-batches is made in float32 and in ascending order, one after another, and over ranks once, or with
+/// --reduce-every micro-batch once for each.
+std::string RankWalk::other_rounding(const Content& there, const Content& more, const Binding& destination) const {
   const bool are_gradients = there.kind == ContentKind::gradient && more.kind == ContentKind::gradient;
-  if (program_.step_config.reduce_every != TSR_EVERY_MICRO_BATCH || !are_gradients || !there.addends || !more.addends)
-    return true;
-  const int last = needs_.micro_batch_of(there.index, context_.sets.set(there.addends).back());
-  const int first = needs_.micro_batch_of(more.index, context_.sets.set(more.addends).front());
-  if (last <= first) return true;
-  report(concat("adds the gradient of mb=", first, " to ", range_text(program_, destination),
-                ", which holds that of mb=", last, " already; micro-batches are added in ascending order"));
-  return false;
+  if (!are_gradients || !there.addends || !more.addends) return "";
+  const auto micro_batch = [&](const Content& sum, bool last) {
+    const auto& addends = context_.sets.set(sum.addends);
+    return needs_.micro_batch_of(sum.index, last ? addends.back() : addends.front());
+  };
+  const int last = micro_batch(there, true), first = micro_batch(more, false);
+  if (last > first)
+    return concat("the gradient of mb=", first, " to ", range_text(program_, destination), ", which holds that of mb=",
+                  last, " already; micro-batches are added in ascending order");
+  if (first != micro_batch(more, true))
+    return concat("a sum of micro-batches to ", range_text(program_, destination), "; they are added one by one");
+  if (there.summed != 0 && program_.step_config.reduce_every == TSR_EVERY_STEP)
+    return concat("sums over ranks in ", range_text(program_, destination),
+                  "; this job sums over them once a step (--reduce-every)");
+  if (TSR_DTYPE_BITS(program_.buffer(destination.buffer).dtype) != 32)
+    return concat("micro-batches in ", dtype_name(program_.buffer(destination.buffer).dtype), " in ",
+                  range_text(program_, destination), "; their sum is made in f32");
+  return "";
 }
 
 void RankWalk::add_into(const Binding& source, const Binding& destination) {
@@ -119,8 +145,10 @@ void RankWalk::add_into(const Binding& source, const Binding& destination) {
                     ": such a sum is not in the model, or has an addend twice"));
       return contents_.write(destination, {ContentKind::opaque});
     }
-    if (!check_added_in_order(there[i].content, more[k].content, destination))
+    if (const std::string other = other_rounding(there[i].content, more[k].content, destination); !other.empty()) {
+      report("adds " + other);
       return contents_.write(destination, {ContentKind::opaque});
+    }
     append(sums, {begin, std::min(there_end, more_end) - begin, *sum});
     if (there_end <= more_end) ++i;
     if (more_end <= there_end) ++k;

@@ -71,6 +71,17 @@ void RankWalk::enter_kept(const KeptContents& entry) {
     contents_.write(whole, parts);
     entered_[buffer.id] = homes_.resolve(parts);
   }
+  if (program_.purpose == TSR_PURPOSE_INIT) empty_copies();
+}
+
+/// Beside a MASTER the host fills that one alone; what the VALUE holds init copies.
+void RankWalk::empty_copies() {
+  for (const Home& home : program_.homes) {
+    const HomeRole &copy = home.roles[TSR_HOME_VALUE], &master = home.roles[TSR_HOME_MASTER];
+    if (master.buffer == 0 || copy.buffer == 0) continue;
+    if (is_kept(program_.buffer(copy.buffer)))
+      contents_.write({copy.buffer, copy.offset, copy.num_elements, 0, 0}, {ContentKind::zero});
+  }
 }
 
 void RankWalk::apply(size_t index) {
@@ -192,18 +203,22 @@ void RankWalk::check_kept(const Buffer& buffer, ContentParts wanted) {
   ContentParts held = homes_.resolve(contents_.read({buffer.id, 0, buffer.num_elements, 0, 0}));
   accept_rounding(held, buffer.dtype);
   accept_rounding(wanted, buffer.dtype);
-  const std::string difference = first_difference(held, wanted);
+  std::string difference = first_difference(held, wanted);
+  for (const ContentPart& pad : wanted)
+    if (pad.content.kind == ContentKind::zero && difference.empty())
+      for (const ContentPart& part : slice(held, pad.offset, pad.offset + pad.num_elements))
+        if (part.content.kind == ContentKind::opaque)
+          difference = concat("has padding from element ", pad.offset, " on that a call has written; it stays zero");
   if (difference.empty()) return;
   const std::string finding = concat("after the program ", buffer_text(buffer), " ", difference);
   if (context_.reported.insert(finding).second) context_.diagnostics->add(concat("rank ", rank_, ": ", finding));
 }
 
-void RankWalk::check_scalar(uint64_t id, uint64_t num_elements, const Content& wanted) {
-  if (id == 0) return;
-  const std::string difference =
-      first_difference(contents_.read({id, 0, num_elements, 0, 0}), {{0, num_elements, wanted}});
+void RankWalk::check_scalar(const Binding& range, const Content& wanted) {
+  if (range.buffer == 0) return;
+  const std::string difference = first_difference(contents_.read(range), {{0, range.num_elements, wanted}});
   if (difference.empty()) return;
-  const std::string finding = concat("after the program ", buffer_text(program_.buffer(id)), " ", difference);
+  const std::string finding = concat("after the program ", range_text(program_, range), " ", difference);
   if (context_.reported.insert(finding).second) context_.diagnostics->add(concat("rank ", rank_, ": ", finding));
 }
 
@@ -212,15 +227,20 @@ void RankWalk::check_scalars() {
   for (const auto& [name, index] : kScalars) {
     const bool is_counted = trains && (index == TSR_SCALAR_CLIP || index == TSR_SCALAR_STEP);
     if (const uint64_t id = find_buffer(program_, TSR_BUFFER_SCALAR, name))
-      check_scalar(id, program_.buffer(id).num_elements, scalar(static_cast<int>(index), is_counted));
+      check_scalar({id, 0, program_.buffer(id).num_elements, 0, 0}, scalar(static_cast<int>(index), is_counted));
   }
   if (program_.purpose == TSR_PURPOSE_INIT) return;
   const auto sum = [&](std::string_view name, const Content& wanted, uint64_t num_elements) {
-    check_scalar(find_buffer(program_, TSR_BUFFER_ACCUMULATOR, name), num_elements, wanted);
+    check_scalar({find_buffer(program_, TSR_BUFFER_ACCUMULATOR, name), 0, num_elements, 0, 0}, wanted);
   };
   sum(kLossAccumulator, needs_.loss(ContentKind::loss), TSR_ACCUMULATOR_LIMBS);
   sum(kCorrectCount, needs_.loss(ContentKind::correct), 1);
-  if (trains) sum(kSquaresAccumulator, all_squares(), TSR_ACCUMULATOR_LIMBS);
+  if (!trains) return;
+  sum(kSquaresAccumulator, all_squares(), TSR_ACCUMULATOR_LIMBS);
+  // The host reads them after the step.
+  check_scalar({find_buffer(program_, TSR_BUFFER_ACCUMULATOR, kSquaresAccumulator), TSR_ACCUMULATOR_LIMBS,
+                TSR_SQUARES_WORDS - TSR_ACCUMULATOR_LIMBS, 0, 0},
+               {ContentKind::run_words});
 }
 
 KeptContents RankWalk::finish() {

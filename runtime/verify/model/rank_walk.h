@@ -55,6 +55,8 @@ class RankWalk {
   std::string text(const Content& content) const {
     return content_text(content, *program_.model, context_.buffers.names());
   }
+  /// Whether the layout has parameters that differ by rank.
+  bool diverges() const { return diverges_; }
   /// The squares of all homes of this rank, each once.
   Content all_squares() const;
 
@@ -62,10 +64,11 @@ class RankWalk {
   void enter(const KeptContents& entry);
   void enter_scalars();
   void enter_kept(const KeptContents& entry);
+  void empty_copies();
   ContentParts wanted_of_kept(const ContentParts& entry) const;
   void check_kept(const Buffer& buffer, ContentParts wanted);
   void check_scalars();
-  void check_scalar(uint64_t id, uint64_t num_elements, const Content& wanted);
+  void check_scalar(const Binding& range, const Content& wanted);
   bool is_kept(const Buffer& buffer) const;
 
   // Used by every rule.
@@ -99,9 +102,10 @@ class RankWalk {
   void elementwise();
   void zero();
   void scale();
+  void scale_gradient(Content& gradient);
   ContentParts stored(const Binding& source, const Binding& destination);
   void add_into(const Binding& source, const Binding& destination);
-  bool check_added_in_order(const Content& there, const Content& more, const Binding& destination);
+  std::string other_rounding(const Content& there, const Content& more, const Binding& destination) const;
   bool is_own_memory(const Binding& binding) const;
   void call();
 

@@ -9,6 +9,7 @@
 #include "verify/model/verify_described.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/concat.h"
 #include "tessera/error.hpp"
@@ -27,11 +28,18 @@ bool converts(const Program& program, const Action& action) {
   return program.streams[action.stream].kind != TSR_STREAM_KIND_HOST;
 }
 
-void check_conversion(const Program& program, size_t index, const DescribeOp& describe, DiagnosticList& diagnostics) {
+/// The slots of the action's op on the device; nothing where it does not have the op, which is a finding for conversions
+/// alone: others were asked of it when the program was built.
+std::optional<std::vector<tsr_slot_spec>> slots_of(const Program& program, size_t index, const DescribeOp& describe,
+                                                   DiagnosticList& diagnostics) {
+  const Action& action = program.actions[index];
+  if (is_kernel(action.kind)) return describe(op_of(program, action));
+  if (!converts(program, action)) return std::nullopt;
   try {
-    describe(op_of(program, program.actions[index]));
+    return describe(op_of(program, action));
   } catch (const Error& e) {
     diagnostics.add(concat(action_text(program, index), " cannot run on the device: ", e.what()));
+    return std::nullopt;
   }
 }
 
@@ -40,9 +48,9 @@ void check_conversion(const Program& program, size_t index, const DescribeOp& de
 void verify_described(const Program& program, const DescribeOp& describe, DiagnosticList& diagnostics) {
   for (size_t i = 0; i < program.actions.size(); ++i) {
     const Action& action = program.actions[i];
-    if (converts(program, action)) check_conversion(program, i, describe, diagnostics);
-    if (!is_kernel(action.kind)) continue;
-    const std::vector<tsr_slot_spec> slots = describe(op_of(program, action));
+    const auto described = slots_of(program, i, describe, diagnostics);
+    if (!described) continue;
+    const std::vector<tsr_slot_spec>& slots = *described;
     for (const tsr_slot_spec& slot : slots)
       if (!(slot.flags & TSR_SLOT_OPTIONAL) && !action.find(slot.slot))
         diagnostics.add(concat(action_text(program, i), " binds no ", slot_text(program, action, slot.slot),

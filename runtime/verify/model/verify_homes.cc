@@ -35,8 +35,9 @@ std::vector<int> split_axes(const Program& program, int p, uint32_t role) {
   std::vector<int> axes;
   for (size_t axis = 0; axis < program.mesh->axes().size(); ++axis) {
     const LayoutEntry* entry = entry_on(program, p, static_cast<int>(axis), role);
-    if (entry && entry->kind == TSR_LAYOUT_SPLIT && program.mesh->axes()[axis].splits != TSR_SPLITS_TENSORS)
-      axes.push_back(static_cast<int>(axis));
+    if (!entry || entry->kind != TSR_LAYOUT_SPLIT) continue;
+    const bool is_part = entry->dim >= 0 && program.mesh->axes()[axis].splits == TSR_SPLITS_TENSORS;
+    if (!is_part) axes.push_back(static_cast<int>(axis));
   }
   return axes;
 }
@@ -89,13 +90,14 @@ std::string fault_of(const Parameter& parameter, const std::vector<OwnedRange>& 
 void HomeVerifier::check(const Program& program, DiagnosticList& diagnostics) {
   for (size_t p = 0; p < program.model->parameters.size(); ++p) {
     const bool trains = program.model->parameters[p].trainable;
-    std::set<std::vector<int>> checked;  // one finding for roles that are split alike
+    std::set<std::pair<std::vector<int>, bool>> checked;  // one finding for roles that are placed alike
     for (const uint32_t role : {TSR_HOME_GRADIENT, TSR_HOME_M, TSR_HOME_V, TSR_HOME_VALUE}) {
       if (!trains && role != TSR_HOME_VALUE) continue;
       const std::vector<int>& axes = axes_of(program, static_cast<int>(p), role);
       const bool is_free = role == TSR_HOME_VALUE && !splits_batch(axes);
-      if (is_free || !checked.insert(axes).second) continue;
-      Shared shared{static_cast<int>(p), axes, first_over(program, axes)};
+      const bool is_here = is_within_layers(program, static_cast<int>(p), role);
+      if (is_free || !checked.insert({axes, is_here}).second) continue;
+      Shared shared{static_cast<int>(p), axes, first_over(program, axes), is_here};
       const auto known = checked_.find(shared);
       const bool is_right = known != checked_.end()
                                 ? known->second

@@ -33,6 +33,7 @@ class HomeVerifier {
     int parameter;
     std::vector<int> axes;
     int first_rank;
+    bool is_here;  ///< the layout has it on their stage
     auto operator<=>(const Shared&) const = default;
   };
   /// By parameter.

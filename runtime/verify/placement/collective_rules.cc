@@ -4,11 +4,11 @@
 //     reduce_scatter sum    partial            -> shard
 //     reduce sum            partial            -> shard           (the root has it)
 //     the same, avg         also replicated and varying; partial is scaled by 1/n
-//     the same, min or max  only replicated and varying: the maximum of partial sums is not that of the sum
+//     the same, min or max  replicated, varying, extremum: the maximum of partial sums is not that of the sum
 //     all_gather            shard, varying     -> replicated
-//     broadcast             all but partial    -> replicated
-//     all_to_all            all but partial    -> shard from replicated, else unchanged
-//     send, recv            all but partial    -> as compute leaves values
+//     broadcast             not partial, ext.  -> replicated
+//     all_to_all            not partial, ext.  -> shard from replicated, else unchanged
+//     send, recv            not partial, ext.  -> as compute leaves values, else received
 //
 // An encoded addend becomes gathered by an all_gather, exchanged by an all_to_all, a bound by an all_reduce by min or
 // max, and may be sent; other collectives take no codes.
@@ -110,10 +110,12 @@ PlacementParts PlacementRules::reduced(const CollectiveOperands& form, Placement
   std::string why = "its sum over the axis has no meaning";
   if (!sums) {
     allowed =
-        bit(PlacementKind::replicated) | bit(PlacementKind::varying) | (averages ? bit(PlacementKind::partial) : 0);
+        bit(PlacementKind::replicated) | bit(averages ? PlacementKind::partial : PlacementKind::extremum) |
+        bit(PlacementKind::varying);
     why = averages ? "its average over the axis has no meaning" : "its minimum or maximum over the axis has no meaning";
   }
   expect(given, allowed, why);
+  if (sums) refuse_received(given);
   PlacementParts parts = placements_.read(given);
   for (PlacementPart& part : parts) {
     if (part.placement.is_neutral()) continue;
@@ -122,6 +124,15 @@ PlacementParts PlacementRules::reduced(const CollectiveOperands& form, Placement
     part.placement = {result, has_weights ? 1 : part.placement.factor * factor};
   }
   return parts;
+}
+
+/// Each rank of the axis would count what one of them has sent.
+void PlacementRules::refuse_received(const Binding& given) {
+  for (const PlacementPart& part : placements_.read(given)) {
+    if (part.placement.kind != PlacementKind::received) continue;
+    report("takes " + text(given, part.placement) + ": each rank would add it, and addends are not sent");
+    return placements_.write(given, Placement{});
+  }
 }
 
 /// The other slices go to ranks whose programs may not be looked at.
@@ -232,12 +243,12 @@ void PlacementRules::carry(const CollectiveOperands& form) {
     expect(*form.given(), ~bit(PlacementKind::partial),
            "the minimum or maximum of partial sums is not that of the sum");
   else if (action_->reduce)
-    expect(*form.given(), ~kCodes, "");
+    expect(*form.given(), ~(bit(PlacementKind::extremum) | kCodes), "the sum of maxima of parts is not that of maxima");
   else if (action_->kind == TSR_ACTION_BROADCAST && form.position == action_->peer)  // what others get is unknown there
-    expect(*form.given(), ~bit(PlacementKind::partial), "the other ranks would take a partial sum for the sum");
+    expect(*form.given(), ~kOfParts, "the other ranks would take what is of a part for the whole");
   if (action_->kind == TSR_ACTION_ALL_GATHER) return carry_gather(form);
   if (form.in_place || !form.destination) return;
-  if (!form.source) return placements_.write(*form.destination, Placement{});
+  if (!form.source) return placements_.write(*form.destination, {PlacementKind::received});
   const PlacementParts parts = placements_.read(*form.source);
   if (action_->kind == TSR_ACTION_ALL_TO_ALL) return placements_.write(*form.destination, common_placement(parts));
   if (action_->kind != TSR_ACTION_REDUCE_SCATTER) return placements_.write(*form.destination, parts);
@@ -254,23 +265,23 @@ void PlacementRules::carry_gather(const CollectiveOperands& form) {
   own.offset += offsets[form.position];
   own.num_elements = offsets[form.position + 1] - offsets[form.position];
   const PlacementParts parts = placements_.read(form.in_place ? own : *form.source);
-  placements_.write(*form.destination, splits_ == TSR_SPLITS_BATCH ? common_placement(parts) : Placement{});
+  placements_.write(*form.destination, splits_ == TSR_SPLITS_BATCH ? common_placement(parts)
+                                                                          : Placement{PlacementKind::received});
   placements_.write(own, parts);
 }
 
-// The sender's program is not available here. Values and their gradients are placed as compute leaves them on any rank;
-// anything else that is received stays unknown, and so fits everything.
+// The sender's program is not available here. Values and their gradients are placed as compute leaves them on any rank.
 void PlacementRules::messages() {
   const bool is_batch = splits_ == TSR_SPLITS_BATCH;
   for (const Message& message : messages_of(*action_)) {
     const uint32_t kind = program_.buffer(staged_.of(*message.binding).buffer).kind;
     const bool is_value = kind == TSR_BUFFER_ACTIVATION || kind == TSR_BUFFER_SAVED;
     if (!message.is_receive) {
-      expect(*message.binding, ~bit(PlacementKind::partial), "the receiver would take a partial sum for the sum");
+      expect(*message.binding, ~kOfParts, "the receiver would take what is of a part for the whole");
       continue;
     }
     const PlacementKind value = is_batch ? PlacementKind::varying : PlacementKind::replicated;
-    placements_.write(*message.binding, {is_value && splits_ != TSR_SPLITS_TENSORS ? value : PlacementKind::unknown});
+    placements_.write(*message.binding, {is_value && splits_ != TSR_SPLITS_TENSORS ? value : PlacementKind::received});
   }
 }
 

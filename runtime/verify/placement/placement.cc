@@ -12,7 +12,8 @@
 //
 // Encoded addends cannot be summed: only the strategy knows how to decode them, in its calls (call_rules.cc).
 //
-// Zero and unknown fit everything. `factor` is the product of all scales so far, so that a strategy that averages where
+// Zero and unknown fit everything, and what was received everything but a partial sum: it is whole on each rank that has
+// it, and would be counted by each. A minimum or maximum of parts is in no sum. `factor` is the product of all scales so far, so that a strategy that averages where
 // it must sum is found too. Cost: a read or write is logarithmic in the pieces of its buffer, and linear in those that
 // it covers.
 
@@ -28,6 +29,9 @@ std::string placement_text(const Placement& placement, const std::string& axis) 
     case PlacementKind::unknown:
       text = "unknown";
       break;
+    case PlacementKind::received:
+      text = "sent by other ranks";
+      break;
     case PlacementKind::zero:
       text = "zero";
       break;
@@ -42,6 +46,9 @@ std::string placement_text(const Placement& placement, const std::string& axis) 
       break;
     case PlacementKind::varying:
       text = "different on each rank of " + axis;
+      break;
+    case PlacementKind::extremum:
+      text = "a minimum or maximum of one part of " + axis;
       break;
     case PlacementKind::encoded:
       text = "an encoded addend of the sum over " + axis;
@@ -60,14 +67,21 @@ std::string placement_text(const Placement& placement, const std::string& axis) 
 }
 
 std::optional<Placement> placement_of_sum(const Placement& a, const Placement& b) {
-  if (a.is_neutral()) return a.kind == PlacementKind::unknown && b.kind == PlacementKind::zero ? a : b;
+  const auto meets_addend = [](const Placement& x, const Placement& y) {
+    return x.kind == PlacementKind::received && y.kind == PlacementKind::partial;
+  };
+  if (meets_addend(a, b) || meets_addend(b, a)) return std::nullopt;
+  if (a.is_neutral()) return b.is_neutral() && a.kind < b.kind ? a : b;
   if (b.is_neutral()) return a;
   if (a.is_code() || b.is_code()) return std::nullopt;
   // x/n + x is neither a sum nor an average.
   const Placement ratio{PlacementKind::unknown, a.factor / b.factor};
   if (ratio.is_scaled()) return std::nullopt;
-  if (a.kind == b.kind) return a;
-  if (a.kind == PlacementKind::partial || b.kind == PlacementKind::partial) return std::nullopt;
+  const auto is_of_part = [](const Placement& x) {
+    return x.kind == PlacementKind::partial || x.kind == PlacementKind::extremum;
+  };
+  if (a.kind == b.kind && a.kind != PlacementKind::extremum) return a;
+  if (is_of_part(a) || is_of_part(b)) return std::nullopt;
   return Placement{PlacementKind::varying, a.factor};
 }
 
@@ -76,7 +90,7 @@ Placement common_placement(const PlacementParts& parts) {
   for (const PlacementPart& part : parts) {
     if (part.placement.is_neutral()) continue;
     if (common.is_neutral()) common = part.placement;
-    if (common.kind != part.placement.kind || common.code != part.placement.code) return {};
+    if (common.kind != part.placement.kind || common.code != part.placement.code) return {PlacementKind::received};
   }
   return common;
 }

@@ -14,11 +14,13 @@ namespace tessera::host {
 
 enum class PlacementKind : uint8_t {
   unknown,     ///< not written yet, or not analyzed: fits everything
+  received,    ///< from ranks whose programs are not looked at here: fits everything but sums, since addends are not sent
   zero,        ///< fits everything
   replicated,  ///< the same on all ranks of the axis
   partial,     ///< each rank has a partial sum; the value is their total
   shard,       ///< each rank has another part
   varying,     ///< each rank has its own value: results of its own tokens, divergent parameters
+  extremum,    ///< each rank has the minimum or maximum of its part; the value is that of all
   encoded,     ///< each rank has what a call made of its partial sum
   gathered,    ///< the same on all ranks: the codes of all of them
   exchanged,   ///< each rank has all ranks' codes of another part of the sum
@@ -59,7 +61,8 @@ struct PlacementPart {
 };
 using PlacementParts = std::vector<PlacementPart>;
 
-/// The placement that all non-neutral parts have, codes included; unknown when they differ or there are none.
+/// The placement that all non-neutral parts have, codes included; `received` when they differ, unknown when there are
+/// none.
 Placement common_placement(const PlacementParts& parts);
 /// The parts of [begin, end), with offsets from `begin`.
 PlacementParts slice(const PlacementParts& parts, uint64_t begin, uint64_t end);

@@ -26,8 +26,10 @@ constexpr uint32_t bit(PlacementKind kind) {
 }
 inline constexpr uint32_t kCodes = bit(PlacementKind::encoded) | bit(PlacementKind::gathered) |
                                    bit(PlacementKind::exchanged) | bit(PlacementKind::bound);
-/// Neither addends nor codes of them.
-inline constexpr uint32_t kComplete = ~(bit(PlacementKind::partial) | kCodes);
+/// Of one rank's part of what is summed, or of which the minimum or maximum is taken.
+inline constexpr uint32_t kOfParts = bit(PlacementKind::partial) | bit(PlacementKind::extremum);
+/// Neither of one rank's part nor codes of addends.
+inline constexpr uint32_t kComplete = ~(kOfParts | kCodes);
 
 /// Walks a program's list for one axis. `placements` are those before the first action.
 class PlacementRules {
@@ -63,6 +65,7 @@ class PlacementRules {
   PlacementParts reduced(const CollectiveOperands& form, PlacementKind result);
   Binding gathered_slice(const CollectiveOperands& form) const;
   bool carry_code_on_axis(const CollectiveOperands& form);
+  void refuse_received(const Binding& given);
   void expect_one_factor(const Binding& given);
   void reduce_on_axis(const CollectiveOperands& form);
   void gather_on_axis(const CollectiveOperands& form);

@@ -8,7 +8,7 @@
 //     forward add_ln_2     needs projected replicated              -> replicated
 //     backward qkv         output gradient a shard, input whole    -> the input's gradient is partial
 //
-// A maximum over a split dim (row maxima of the logits) is `varying` until it is reduced: it is not a sum. Cost of an
+// A maximum over a split dim (row maxima of the logits) is an `extremum` of each rank's part until it is reduced. Cost of an
 // action: linear in the pieces of its operands, and a walk of the layout, with one more for each parameter.
 
 #include <algorithm>
@@ -61,7 +61,7 @@ class SegmentCut {
   /// The placement of an output after a contraction of a split dim: a partial sum, or one of several maxima.
   PlacementKind contracted() const {
     for (const tsr_contraction& c : segment_.contractions)
-      if (names_.contains(c.dim)) return c.reduce == TSR_REDUCE_SUM ? PlacementKind::partial : PlacementKind::varying;
+      if (names_.contains(c.dim)) return c.reduce == TSR_REDUCE_SUM ? PlacementKind::partial : PlacementKind::extremum;
     return PlacementKind::replicated;
   }
 
