@@ -163,12 +163,14 @@ void check_kept(const Program& program, const StrategyOnAxis& strategy, uint64_t
   };
   for (const Buffer& buffer : program.buffers)
     if (buffer.id >= first_new && buffer.persistent && buffer.kind != TSR_BUFFER_PLUGIN && !is_role(buffer.id))
-      refuse(program, strategy,
-             Error(TSR_E_INVALID_ARGUMENT,
-                   concat("the buffer ", buffer.name, " is persistent and of kind ", buffer_kind_name(buffer.kind),
-                          ", and no home has it as its value, master or state of the optimizer: no checkpoint would hold it; "
-                          "make it one of these, or give it the kind TSR_BUFFER_PLUGIN, which is saved as the strategy's "
-                          "own")));
+      refuse(
+          program, strategy,
+          Error(TSR_E_INVALID_ARGUMENT,
+                concat(
+                    "the buffer ", buffer.name, " is persistent and of kind ", buffer_kind_name(buffer.kind),
+                    ", and no home has it as its value, master or state of the optimizer: no checkpoint would hold it; "
+                    "make it one of these, or give it the kind TSR_BUFFER_PLUGIN, which is saved as the strategy's "
+                    "own")));
 }
 
 /// The strategy's index; -1 in a program that does not list it.

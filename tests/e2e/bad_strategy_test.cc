@@ -1,6 +1,8 @@
 // Strategies that load, and are wrong: the run stops before step 1 and says which one and why.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "support/command.h"
 #include "support/paths.h"
 
@@ -142,6 +144,51 @@ TEST(BadStrategy, SumsWhereARankIsNoMember) {
   expect_refuted(plan("dp=4", "dp=wrong-group", "--wrong-group.group=second-half"),
                  {"strategy wrong-group on axis dp", "is for group dp {2,3}, and coordinate 0 of this rank is outside"},
                  2);
+}
+
+// ---- what looks right, and computes, saves or leaves behind something else ------------------------------------------
+
+struct Deception {
+  const char* fault;
+  const char* reason;
+  int exit_code = 1;
+  std::vector<std::string> more = {};
+};
+class Deceptions : public ::testing::TestWithParam<Deception> {};
+
+TEST_P(Deceptions, AreRefused) {
+  expect_refuted(plan("dp=2", "dp=deceptive", std::string("--deceptive.fault=") + GetParam().fault, GetParam().more),
+                 {"deceptive", GetParam().reason}, GetParam().exit_code);
+}
+
+const Deception kDeceptions[] = {
+    {"received-sum", "which is sent by other ranks: each rank would add it, and addends are not sent"},
+    {"master", "which holds zeros; the model needs "},
+    {"state", "no home has it as its value, master or state of the optimizer: no checkpoint would hold it", 2},
+    {"unit", "a home is of unit 999; the model has ", 2},
+    {"init-call", "which the next step reads; outside of steps a call writes what is its strategy's own"},
+    {"padding", "on that a call has written; it stays zero"},
+    {"workspace", "broadcast binds a workspace; the host gives collectives what their communicator asks for", 2},
+    {"run-words", "after the program accumulator squares[20:24] holds "},
+    {"coordinates", "a layout entry must list ascending coordinates of dp, from 0 to 1", 2},
+    {"scaled-average", ", updated, scaled by 3; the model needs "},
+    {"thirds", "by 3, which rounds; powers of two do not"},
+    {"lost-bits", "values of float32 are lost beyond 2^-20 and 2^20"},
+    {"wide", " in f64; gradients are summed in f32 or the job's --reduce-dtype"},
+    {"wide-to-narrow", " binds dst0 to f32; the device's op has f64"},
+    {"reversed", "which holds that of mb=3 already; micro-batches are added in ascending order"},
+    {"each", "this job sums over them once a step (--reduce-every)"},
+    {"half", "their sum is made in f32", 1, {"--reduce-dtype=bf16"}}};
+INSTANTIATE_TEST_SUITE_P(All, Deceptions, ::testing::ValuesIn(kDeceptions), [](const auto& test) {
+  std::string name = test.param.fault;
+  std::ranges::replace(name, '-', '_');
+  return name;
+});
+
+TEST(Deceptive, WithoutAFaultIsProved) {
+  const CommandResult run = plan("dp=2", "dp=deceptive", "--deceptive.fault=master-copied");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_NE(run.out.find("proved for 2 ranks"), std::string::npos) << run.out;
 }
 
 }  // namespace

@@ -162,7 +162,7 @@ TEST(ModelRulePlacement, OfAPartialSumThatIsBroadcastOverAnotherAxis) {
     action.stream = p.comm_stream(1, "test");
   };
   EXPECT_TRUE(has_diagnostic(job("rows").findings(kEveryClass, broadcast),
-                             "which is an unreduced partial sum over dp: the other ranks would take a partial sum"));
+                             "which is an unreduced partial sum over dp: the other ranks would take what is of a part"));
 }
 
 }  // namespace

@@ -166,7 +166,7 @@ const Fault kUpdateFaults[] = {
      [](Program& p) {
        insert_elementwise(p, p.actions.size(), TSR_ACTION_ZERO, {buffer_of(p, "accumulator squares"), 0, 20, 0, 0});
      },
-     "rank 0: after the program accumulator squares has not all addends of the sum of squares"},
+     "rank 0: after the program accumulator squares[0:20] has not all addends of the sum of squares"},
     {"micro_batch_added_twice", "every", 0,
      [](Program& p) {
        const auto adds = [](const Action& action) {

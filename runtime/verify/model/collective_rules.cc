@@ -303,8 +303,8 @@ class Collective {
     return sum;
   }
 
-  /// An average of as many ranks as a power of two only moves the exponent. Parameters that diverge are averaged as their
-  /// strategy likes.
+  /// An average of as many ranks as a power of two only moves the exponent. Parameters that diverge are averaged as
+  /// their strategy likes.
   void check_average(const Member& member, const Content& content) const {
     const int num_ranks = ranks_.mesh.num_members(member.group());
     const bool is_exact = (num_ranks & (num_ranks - 1)) == 0 || content.kind == ContentKind::unknown ||

@@ -58,8 +58,8 @@ void RankWalk::zero() {
       contents_.write(binding, {accumulator_kind(program_.buffer(binding.buffer))});
 }
 
-/// Gradients keep their bits: by powers of two, as long as float32 holds what was in it. A parameter may be scaled where
-/// strategies average those that diverge.
+/// Gradients keep their bits: by powers of two, as long as float32 holds what was in it. A parameter may be scaled
+/// where strategies average those that diverge.
 void RankWalk::scale_gradient(Content& gradient) {
   constexpr double kMaxFactor = 0x1p20;
   int exponent = 0;
@@ -103,8 +103,8 @@ ContentParts RankWalk::stored(const Binding& source, const Binding& destination)
   return parts;
 }
 
-/// Why a sum of gradients would round otherwise than the model's, or be of another dtype; empty: it does not. The sum of
-/// micro-batches is made in float32 and in ascending order, one after another, and over ranks once, or with
+/// Why a sum of gradients would round otherwise than the model's, or be of another dtype; empty: it does not. The sum
+/// of micro-batches is made in float32 and in ascending order, one after another, and over ranks once, or with
 /// --reduce-every micro-batch once for each.
 std::string RankWalk::other_rounding(const Content& there, const Content& more, const Binding& destination) const {
   const bool are_gradients = there.kind == ContentKind::gradient && more.kind == ContentKind::gradient;
@@ -115,8 +115,8 @@ std::string RankWalk::other_rounding(const Content& there, const Content& more, 
   };
   const int last = micro_batch(there, true), first = micro_batch(more, false);
   if (last > first)
-    return concat("the gradient of mb=", first, " to ", range_text(program_, destination), ", which holds that of mb=",
-                  last, " already; micro-batches are added in ascending order");
+    return concat("the gradient of mb=", first, " to ", range_text(program_, destination),
+                  ", which holds that of mb=", last, " already; micro-batches are added in ascending order");
   if (first != micro_batch(more, true))
     return concat("a sum of micro-batches to ", range_text(program_, destination), "; they are added one by one");
   if (there.summed != 0 && program_.step_config.reduce_every == TSR_EVERY_STEP)

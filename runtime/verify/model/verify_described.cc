@@ -28,8 +28,8 @@ bool converts(const Program& program, const Action& action) {
   return program.streams[action.stream].kind != TSR_STREAM_KIND_HOST;
 }
 
-/// The slots of the action's op on the device; nothing where it does not have the op, which is a finding for conversions
-/// alone: others were asked of it when the program was built.
+/// The slots of the action's op on the device; nothing where it does not have the op, which is a finding for
+/// conversions alone: others were asked of it when the program was built.
 std::optional<std::vector<tsr_slot_spec>> slots_of(const Program& program, size_t index, const DescribeOp& describe,
                                                    DiagnosticList& diagnostics) {
   const Action& action = program.actions[index];

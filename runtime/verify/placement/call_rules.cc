@@ -67,10 +67,9 @@ void PlacementRules::encode() {
         break;
       }
   const PlacementParts operands = operands_of_call();
-  Placement result = strongest(
-      operands, {PlacementKind::partial, PlacementKind::encoded, PlacementKind::exchanged, PlacementKind::gathered,
-                 PlacementKind::extremum, PlacementKind::varying, PlacementKind::shard, PlacementKind::replicated,
-                 PlacementKind::bound});
+  Placement result = strongest(operands, {PlacementKind::partial, PlacementKind::encoded, PlacementKind::exchanged,
+                                          PlacementKind::gathered, PlacementKind::extremum, PlacementKind::varying,
+                                          PlacementKind::shard, PlacementKind::replicated, PlacementKind::bound});
   const bool is_addend = result.kind == PlacementKind::partial || result.kind == PlacementKind::encoded;
   if (result.is_neutral()) result.kind = PlacementKind::varying;
   if (is_addend) {

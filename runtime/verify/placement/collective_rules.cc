@@ -109,9 +109,8 @@ PlacementParts PlacementRules::reduced(const CollectiveOperands& form, Placement
   uint32_t allowed = bit(PlacementKind::partial);
   std::string why = "its sum over the axis has no meaning";
   if (!sums) {
-    allowed =
-        bit(PlacementKind::replicated) | bit(averages ? PlacementKind::partial : PlacementKind::extremum) |
-        bit(PlacementKind::varying);
+    allowed = bit(PlacementKind::replicated) | bit(averages ? PlacementKind::partial : PlacementKind::extremum) |
+              bit(PlacementKind::varying);
     why = averages ? "its average over the axis has no meaning" : "its minimum or maximum over the axis has no meaning";
   }
   expect(given, allowed, why);
@@ -257,16 +256,17 @@ void PlacementRules::carry(const CollectiveOperands& form) {
 }
 
 // Only the placement of the own slice is known. On an axis that splits the batch the other slices have the same one. On
-// other axes they may hold other parameters with other placements, and stay unknown: compute actions that read them ask
-// the layout.
+// other axes they may hold other parameters with other placements; compute actions that read them ask the layout. Of
+// stages, they may be addends of a tied parameter: which, verify_model knows.
 void PlacementRules::carry_gather(const CollectiveOperands& form) {
   const auto offsets = slice_offsets(*action_, form.destination->num_elements, form.num_ranks);
   Binding own = *form.destination;
   own.offset += offsets[form.position];
   own.num_elements = offsets[form.position + 1] - offsets[form.position];
   const PlacementParts parts = placements_.read(form.in_place ? own : *form.source);
-  placements_.write(*form.destination, splits_ == TSR_SPLITS_BATCH ? common_placement(parts)
-                                                                          : Placement{PlacementKind::received});
+  Placement others{splits_ == TSR_SPLITS_LAYERS ? PlacementKind::unknown : PlacementKind::received};
+  if (splits_ == TSR_SPLITS_BATCH) others = common_placement(parts);
+  placements_.write(*form.destination, others);
   placements_.write(own, parts);
 }
 

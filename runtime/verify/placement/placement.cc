@@ -12,10 +12,10 @@
 //
 // Encoded addends cannot be summed: only the strategy knows how to decode them, in its calls (call_rules.cc).
 //
-// Zero and unknown fit everything, and what was received everything but a partial sum: it is whole on each rank that has
-// it, and would be counted by each. A minimum or maximum of parts is in no sum. `factor` is the product of all scales so far, so that a strategy that averages where
-// it must sum is found too. Cost: a read or write is logarithmic in the pieces of its buffer, and linear in those that
-// it covers.
+// Zero and unknown fit everything, and what was received everything but a partial sum: it is whole on each rank that
+// has it, and would be counted by each. A minimum or maximum of parts is in no sum. `factor` is the product of all
+// scales so far, so that a strategy that averages where it must sum is found too. Cost: a read or write is logarithmic
+// in the pieces of its buffer, and linear in those that it covers.
 
 #include "verify/placement/placement.h"
 

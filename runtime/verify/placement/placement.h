@@ -13,9 +13,9 @@
 namespace tessera::host {
 
 enum class PlacementKind : uint8_t {
-  unknown,     ///< not written yet, or not analyzed: fits everything
-  received,    ///< from ranks whose programs are not looked at here: fits everything but sums, since addends are not sent
-  zero,        ///< fits everything
+  unknown,   ///< not written yet, or not analyzed: fits everything
+  received,  ///< from ranks whose programs are not looked at here: fits everything but sums, since addends are not sent
+  zero,      ///< fits everything
   replicated,  ///< the same on all ranks of the axis
   partial,     ///< each rank has a partial sum; the value is their total
   shard,       ///< each rank has another part

@@ -8,8 +8,8 @@
 //     forward add_ln_2     needs projected replicated              -> replicated
 //     backward qkv         output gradient a shard, input whole    -> the input's gradient is partial
 //
-// A maximum over a split dim (row maxima of the logits) is an `extremum` of each rank's part until it is reduced. Cost of an
-// action: linear in the pieces of its operands, and a walk of the layout, with one more for each parameter.
+// A maximum over a split dim (row maxima of the logits) is an `extremum` of each rank's part until it is reduced. Cost
+// of an action: linear in the pieces of its operands, and a walk of the layout, with one more for each parameter.
 
 #include <algorithm>
 #include <functional>
