@@ -17,7 +17,7 @@ class CallsInFlight {
   /// One begins to run, and has run.
   void begin() noexcept { num_running_.fetch_add(1, std::memory_order_relaxed); }
   void end() noexcept {
-    num_pending_.fetch_sub(1, std::memory_order_relaxed);
+    num_pending_.fetch_sub(1, std::memory_order_release);  // begin() is seen with it
     num_running_.fetch_sub(1, std::memory_order_release);
   }
 
@@ -28,8 +28,9 @@ class CallsInFlight {
     using SteadyClock = std::chrono::steady_clock;
     constexpr std::chrono::milliseconds kMoment(100);
     const auto end = SteadyClock::now() + kMoment;
-    while (num_running_.load(std::memory_order_acquire) > 0 ||
-           (num_pending_.load(std::memory_order_acquire) > 0 && SteadyClock::now() < end))
+    // Pending ones first: one that has begun since, and has not ended, is then seen to run.
+    while ((num_pending_.load(std::memory_order_acquire) > 0 && SteadyClock::now() < end) ||
+           num_running_.load(std::memory_order_acquire) > 0)
       std::this_thread::yield();
   }
 

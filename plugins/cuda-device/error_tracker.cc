@@ -97,7 +97,7 @@ void ErrorTracker::look_for_fault() {
   if (fault->code == 0) return;
   std::atomic_thread_fence(std::memory_order_acquire);
   const std::lock_guard lock(mutex_);
-  if (saw_fault_) return;
+  if (saw_fault_ || fault->code == 0) return;  // a new stream may have cleared it meanwhile
   saw_fault_ = true;
   Failure failure{Failure::Of::streams, num_streams_.load(std::memory_order_relaxed), 0, {}};
   fill_error(&failure.error, fault->code == kFaultStep ? TSR_E_FAILED_PRECONDITION : TSR_E_INVALID_ARGUMENT, kName,

@@ -175,7 +175,7 @@ int main(int argc, char** argv) {
   unsetenv("OPENBLAS_L2_SIZE");
   // OpenMP threads that wait longer than this sleep: with more threads than cores, spinning takes cores from threads
   // that have work.
-  setenv("GOMP_SPINCOUNT", "20000", 0);
+  setenv("GOMP_SPINCOUNT", "2000", 0);
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit of file size then fails with an error that is reported
   tessera::host::open_standard_files();
   tessera::host::mark_process();

@@ -261,18 +261,21 @@ void Executable::run(const Cancelled& cancelled, StepTimes* times) {
 
 void Executable::capture(const Cancelled& cancelled) {
   has_tried_capture_ = true;
-  std::string why = obstacle_to_capture(context_, program_);
-  const bool has_tried = why.empty();
+  const GraphOptions& graphs = context_.graphs();
+  const bool has_obstacle = !obstacle_to_capture(context_, program_).empty();
+  if (!graphs.all_agree(!has_obstacle)) {
+    if (!has_obstacle) graphs.warn("the step runs without a graph, since another rank cannot capture its own");
+    return;
+  }
+  std::string why = "another rank could not capture its step";
   try {
-    if (has_tried)
-      graph_.emplace(context_.device(), commands_.streams, [&] { issue_all(cancelled, nullptr, nullptr); });
+    graph_.emplace(context_.device(), commands_.streams, [&] { issue_all(cancelled, nullptr, nullptr); });
   } catch (const Error& e) {
     why = e.what();
   }
-  if (context_.graphs().all_agree(graph_.has_value())) return;
-  if (graph_) why = "another rank could not capture its step";
+  if (graphs.all_agree(graph_.has_value())) return;
   graph_.reset();
-  if (has_tried) context_.graphs().warn("the step cannot be captured as a graph and runs without one: " + why);
+  graphs.warn("the step cannot be captured as a graph and runs without one: " + why);
 }
 
 void Executable::finish(const Cancelled& cancelled, bool is_graph) {

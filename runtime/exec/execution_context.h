@@ -28,9 +28,9 @@ struct DebugOptions {
 /// Whether steps are captured, and how the ranks agree on it.
 struct GraphOptions {
   bool is_on = true;  ///< --cuda-graph=auto
-  /// Called by all ranks at the same step, with whether this one could capture it; returns whether all could. The work
-  /// of communicators must be captured on all ranks or on none.
-  std::function<bool(bool captured)> all_agree = [](bool captured) { return captured; };
+  /// Called by all ranks at the same step, with whether this one can capture it, and if all can, with whether it has;
+  /// returns whether all said yes. The work of communicators must be captured on all ranks or on none.
+  std::function<bool(bool yes)> all_agree = [](bool yes) { return yes; };
   /// Reports why a program could not be captured.
   std::function<void(const std::string& why)> warn = [](const std::string&) {};
 };

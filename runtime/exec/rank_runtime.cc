@@ -74,11 +74,13 @@ const CommunicatorSetup& wait_for_ranks(const RankSetup& setup, const Device& de
   return setup.communicators;
 }
 
-/// For each program of a rank the first that does the same in the same memory. Only variants of the step can be equal.
-std::vector<size_t> first_equal(const RankPrograms& programs) {
+/// For each program of a rank the first that does the same in the same memory. Only variants of the step can be equal;
+/// where steps are captured none counts as equal, since ranks are asked at the second run of each, and which of them
+/// are equal may differ by rank.
+std::vector<size_t> first_equal(const RankPrograms& programs, bool captures) {
   std::vector<size_t> first(programs.all().size());
   std::iota(first.begin(), first.end(), size_t{0});
-  if (programs.steps.size() < 2) return first;
+  if (captures || programs.steps.size() < 2) return first;
   std::map<std::string, std::vector<size_t>> by_text;
   for (size_t i = 0; i < programs.steps.size(); ++i) {
     const std::string text = print_program(programs.steps[i], false);
@@ -109,7 +111,7 @@ RankRuntime::RankRuntime(const RankSetup& setup, RankPrograms programs)
   const auto all = programs_.all();
   if (setup.tests.communicators)
     test_communicators(context_, all, setup.tests.is_canonical, setup.communicators.start_timeout_ms);
-  const std::vector<size_t> first = first_equal(programs_);
+  const std::vector<size_t> first = first_equal(programs_, context_.captures());
   for (size_t i = 0; i < all.size(); ++i)
     executables_.push_back(first[i] < i ? executables_[first[i]]
                                         : std::make_shared<Executable>(*all[i], programs_.memory[i], context_));

@@ -121,7 +121,7 @@ class RankRuntime {
   Evaluation run_eval(std::span<const MicroBatch> micro_batches);
 
   /// The program of a step: run_step(step) runs the variant step mod their number. Variants whose programs are equal
-  /// are one.
+  /// are one, unless steps are captured.
   Executable& step_executable(uint64_t step) { return *executables_[1 + step % programs_.steps.size()]; }
 
   /// The first element of this rank's pieces, in the order of the model, that is not finite; if all are finite, the one

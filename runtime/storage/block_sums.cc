@@ -4,14 +4,21 @@
 
 #include <isa-l/crc.h>
 
+#include <algorithm>
 #include <array>
 
 namespace tessera::host {
 
 uint32_t crc32c(std::span<const std::byte> bytes) {
-  // The function only reads, but takes a pointer to what is not const.
-  auto* data = const_cast<unsigned char*>(reinterpret_cast<const unsigned char*>(bytes.data()));
-  return ~::crc32_iscsi(data, static_cast<int>(bytes.size()), ~0u);
+  constexpr size_t kMaxPart = size_t{1} << 30;  // the library takes an int
+  uint32_t sum = ~0u;
+  for (size_t done = 0; done < bytes.size(); done += kMaxPart) {
+    const auto part = bytes.subspan(done, std::min(kMaxPart, bytes.size() - done));
+    // The function only reads, but takes a pointer to what is not const.
+    auto* data = const_cast<unsigned char*>(reinterpret_cast<const unsigned char*>(part.data()));
+    sum = ::crc32_iscsi(data, static_cast<int>(part.size()), sum);
+  }
+  return ~sum;
 }
 
 BlockSums::BlockSums(uint64_t num_bytes)

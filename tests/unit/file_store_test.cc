@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <array>
@@ -47,6 +48,19 @@ const Log& quiet() {
 TEST(Crc32c, IsTheCrcOfIscsi) {
   EXPECT_EQ(crc32c(bytes_of("123456789")), 0xE3069283u);
   EXPECT_EQ(crc32c(std::array<std::byte, 32>{}), 0x8A9136AAu);
+}
+
+// A write that --debug-replicas sums is as long as a parameter.
+TEST(Crc32c, CountsBytesBeyondFourGiB) {
+  constexpr size_t kNumBytes = (size_t{4} << 30) + 8192;
+  void* const zeros =
+      ::mmap(nullptr, kNumBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(zeros, MAP_FAILED);
+  const std::span bytes(static_cast<std::byte*>(zeros), kNumBytes);
+  const uint32_t before = crc32c(bytes);
+  bytes[kNumBytes - 1] = std::byte{1};
+  EXPECT_NE(crc32c(bytes), before);
+  ::munmap(zeros, kNumBytes);
 }
 
 uint64_t file_bytes(const StripedFiles& files, size_t index) {

@@ -33,7 +33,8 @@ class Summer final : public Strategy {
  public:
   static constexpr std::string_view kName = "summer";
   Summer(std::string_view, std::span<const tsr_option_value>) {}
-  explicit Summer(std::function<void()> body) : body_(std::move(body)) {}
+  Summer(std::function<void()> body, uint32_t num_variants) : body_(std::move(body)), num_variants_(num_variants) {}
+  uint32_t num_variants() const override { return num_variants_; }
 
   void lower(const ProgramView& view, const Edit& edit) const override {
     if (view.raw.purpose != TSR_PURPOSE_STEP) return;
@@ -62,6 +63,7 @@ class Summer final : public Strategy {
 
  private:
   std::function<void()> body_;
+  uint32_t num_variants_ = 1;
 };
 using Table = StrategyTable<Summer, TSR_STRATEGY_SPLIT_STORAGE, TSR_SPLITS_BATCH>;
 
@@ -86,7 +88,7 @@ struct Launches {
 class RunTest : public ::testing::Test {
  protected:
   std::unique_ptr<RankRuntime> make(bool on_host, std::function<void()> call_body = {}) {
-    summer_ = std::make_unique<Summer>(std::move(call_body));
+    summer_ = std::make_unique<Summer>(std::move(call_body), num_variants_);
     Strategy& strategy = *summer_;
     on_axis_ = {"summer", 0, &Table::kInterface, reinterpret_cast<tsr_strategy*>(&strategy)};
     const auto workspace = [](const Program&, const Action&, int) { return uint64_t{64}; };
@@ -121,9 +123,9 @@ class RunTest : public ::testing::Test {
     return runtime;
   }
 
-  StepResult step(RankRuntime& runtime) {
+  StepResult step(RankRuntime& runtime, int64_t number = 0) {
     const MicroBatch batch{std::vector<int32_t>(8, 1), std::vector<int32_t>(8, 2)};
-    return runtime.run_step(0, 1e-3, 1, {&batch, 1});
+    return runtime.run_step(number, 1e-3, 1, {&batch, 1});
   }
 
   /// The first matrix of the model.
@@ -152,6 +154,7 @@ class RunTest : public ::testing::Test {
                            {.batch = 1, .seq = 8, .loss_scale = 1.0 / 8});
   int64_t timeout_ms_ = kNeverMs;
   std::atomic<bool> cancelled_{false};
+  uint32_t num_variants_ = 1;
   bool others_capture_ = true;
   std::vector<bool> captured_;
   std::vector<std::string> warnings_;
@@ -255,7 +258,7 @@ TEST_F(RunTest, AGraphIsSubmittedTwiceAndRunEveryTime) {
     step(*runtime);
   EXPECT_EQ(script_.num_runs, 5 * num_collectives);
   EXPECT_EQ(script_.sequences.size(), 2u * static_cast<size_t>(num_collectives));
-  EXPECT_EQ(captured_, std::vector<bool>{true});
+  EXPECT_EQ(captured_, (std::vector<bool>{true, true}));  // it can, and it has
   // An evaluation is not a step: its collectives are submitted, and counted after those of the graph's runs.
   script_.sequences.clear();
   const MicroBatch batch{std::vector<int32_t>(8, 1), std::vector<int32_t>(8, 2)};
@@ -281,9 +284,18 @@ TEST_F(RunTest, WhatAnotherRankCannotCaptureIsNotCapturedHere) {
   auto runtime = make(false);
   for (int i = 0; i < 4; ++i)
     step(*runtime);
-  EXPECT_EQ(captured_, std::vector<bool>{true});
+  EXPECT_EQ(captured_, std::vector<bool>{true}) << "nothing is captured before all can";
   ASSERT_EQ(warnings_.size(), 1u);
-  EXPECT_NE(warnings_[0].find("another rank could not capture its step"), std::string::npos) << warnings_[0];
+  EXPECT_NE(warnings_[0].find("another rank cannot capture its own"), std::string::npos) << warnings_[0];
+}
+
+// Which variants have equal programs may differ by rank.
+TEST_F(RunTest, RanksAreAskedAboutEachVariant) {
+  num_variants_ = 2;
+  auto runtime = make(false);
+  for (int64_t i = 0; i < 6; ++i)
+    step(*runtime, i);
+  EXPECT_EQ(captured_, (std::vector<bool>{true, true, true, true}));
 }
 
 // The time of a collective in a graph is not measured; that of the step is.

@@ -208,6 +208,9 @@ uint64_t CheckpointWriter::put_together(const RunState& state, bool is_best) {
   }
   const std::string text = print_index(index), path = concat(target.path(), "/", kIndexName);
   parse_index(text, path);  // refuses what would not load, such as tensors that are not whole
+  for (const Parameter& parameter : job_.model.parameters)
+    if (!index.tensors.contains(parameter.name) && !index.tensors.contains(replica_name(parameter.name, 0)))
+      throw Error(TSR_E_INTERNAL, concat("no rank has saved ", parameter.name));
   write_durably(path, text);
   own_steps_.push_back(state.step);
   target.commit();
