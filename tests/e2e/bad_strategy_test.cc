@@ -170,6 +170,7 @@ const Deception kDeceptions[] = {
     {"padding", "on that a call has written; it stays zero"},
     {"workspace", "broadcast binds a workspace; the host gives collectives what their communicator asks for", 2},
     {"run-words", "after the program accumulator squares[20:24] holds "},
+    {"second-moment", ", but ranks 0 and 1 both own its elements 0 to "},
     {"coordinates", "a layout entry must list ascending coordinates of dp, from 0 to 1", 2},
     {"scaled-average", ", updated, scaled by 3; the model needs "},
     {"thirds", "by 3, which rounds; powers of two do not"},

@@ -129,6 +129,14 @@ const Fault kCollectiveFaults[] = {
      "leaves each rank with a part of the loss, of which all need the whole"},
     {"squares_scattered", "ddp", 0, [](Program& p) { sum_of(p, kSquaresAccumulator).kind = TSR_ACTION_REDUCE_SCATTER; },
      "leaves each rank with a part of the sum of squares, of which all need the whole"},
+    {"maximum_of_one_part", "tensor", kEveryClass,
+     [](Program& p) {
+       Action& maximum = action_of(p, TSR_ACTION_ALL_REDUCE, "logits.max mb=0");
+       maximum.kind = TSR_ACTION_BROADCAST;
+       maximum.reduce = 0;
+       maximum.peer = 0;
+     },
+     "which is a minimum or maximum of one part of tp: it must be reduced before it is broadcast"},
     {"value_averaged", "tensor", 0,
      [](Program& p) { action_of(p, TSR_ACTION_ALL_REDUCE, "h.0.projected mb=0").reduce = TSR_REDUCE_AVG; },
      "reduces h.0.projected mb=0, which only a sum over an axis that splits tensors completes"},
@@ -161,8 +169,9 @@ TEST(ModelRulePlacement, OfAPartialSumThatIsBroadcastOverAnotherAxis) {
     action.group = p.group({1, {}});
     action.stream = p.comm_stream(1, "test");
   };
-  EXPECT_TRUE(has_diagnostic(job("rows").findings(kEveryClass, broadcast),
-                             "which is an unreduced partial sum over dp: the other ranks would take what is of a part"));
+  EXPECT_TRUE(
+      has_diagnostic(job("rows").findings(kEveryClass, broadcast),
+                     "which is an unreduced partial sum over dp: the other ranks would take what is of a part"));
 }
 
 }  // namespace

@@ -123,6 +123,27 @@ TEST(Group, HasNoMemberWithoutAnAction) {
       "rank 2 has no action on comm.dp.test for group dp, where rank 0 has one");
 }
 
+// Of each row of a mesh: rank 5 is the last of the second row.
+TEST(Group, OfALaterRowHasNoMemberWithoutAnAction) {
+  const MutationJob job = job_of(6, {"--mesh=dp=3,tp=2", "--strategy=dp=zero3,tp=ring",
+                                     "--plugin-dir=" + binary_dir("tests/mutation_strategies")});
+  const auto broadcast = [](bool by_all) {
+    return [by_all](Program& p) {
+      if (!by_all && p.coordinates == Coordinates{2, 1}) return;
+      const size_t i = index_of(p, TSR_ACTION_FORWARD, "h.0.ln_1", 0);
+      Binding weight = binding_of(p.actions[i], slot(TSR_ROLE_PARAMETER, 0));
+      Action action = on_test_stream(p, TSR_ACTION_BROADCAST, 0);
+      action.peer = 0;
+      weight.slot = kDestination;
+      weight.mode = TSR_MODE_ADD;
+      action.bindings = {weight};
+      insert_before(p, i, std::move(action));
+    };
+  };
+  EXPECT_EQ(job.findings(kEveryClass, broadcast(true)), Diagnostics{});
+  expect_refused(job, broadcast(false), "rank 5 has no action on comm.dp.test for group dp, where rank 1 has one");
+}
+
 /// Rows and what attention saved, gathered together: the rows are of the whole value, the rest is its rank's alone.
 Change gathered_with_rows(bool reads_own) {
   return [=](Program& p) {

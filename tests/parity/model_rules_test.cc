@@ -125,6 +125,18 @@ const Fault kUpdateFaults[] = {
      "without this step"},
     {"update_missing", "one", 0, [](Program& p) { remove(p, TSR_ACTION_OPTIMIZER, "wpe.weight"); },
      "rank 0: after the program home wpe holds wpe.weight; the model needs wpe.weight, updated"},
+    {"step_count_of_before", "one", 0,
+     [](Program& p) {
+       Binding& count =
+           binding_of(action_of(p, TSR_ACTION_OPTIMIZER, "wpe.weight"), TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_STEP));
+       Buffer copy{0, "count", TSR_BUFFER_STAGING};
+       copy.dtype = TSR_I64;
+       copy.num_elements = 1;
+       const Binding before{p.add_buffer(copy), 0, 1, 0, 0}, own = count;
+       count.buffer = before.buffer;
+       insert_copy(p, index_of(p, TSR_ACTION_CLIP, "squares"), own, before);
+     },
+     "which holds the step count, without this step; the model needs the step count, with this step"},
     {"update_twice", "one", 0, [](Program& p) { repeat(p, TSR_ACTION_OPTIMIZER, "wpe.weight"); },
      "takes dst0 = home wpe, which holds wpe.weight, updated; the model needs wpe.weight"},
     {"state_of_another_home", "one", 0,
@@ -340,6 +352,15 @@ TEST(ModelRuleOfOwnMemory, IsNoGradient) {
         if (binding.slot == kSource) binding.buffer = copy, binding.offset = 0;
   };
   EXPECT_TRUE(has_diagnostic(job("one").findings(0, update_with_average), "which holds nothing that the model names"));
+}
+
+TEST(ModelRuleOfAccuracy, IsNotLost) {
+  const MutationJob classifier({"--model=mlp:3,16,3", "--batch-size=4"}, 1);
+  const auto lose = [](Program& p) {
+    insert_elementwise(p, p.actions.size(), TSR_ACTION_ZERO, whole(p, "accumulator correct"));
+  };
+  EXPECT_EQ(classifier.findings(0, kUnchanged), Diagnostics{});
+  EXPECT_TRUE(has_diagnostic(classifier.findings(0, lose), "after the program accumulator correct"));
 }
 
 // The host fills what the homes of the first step program name.

@@ -38,6 +38,16 @@ TEST(Rounding, ToTwoDtypesIsThatOfNone) {
   }
 }
 
+TEST(Factor, IsOneButForRounding) {
+  Content third = gradient();
+  third.scale_by(1.0 / 3);
+  third.scale_by(3);
+  EXPECT_EQ(third.factor, 1);
+  Content close = gradient();
+  close.scale_by(1.00001);
+  EXPECT_NE(close.factor, 1);
+}
+
 TEST(Rounding, OfASumIsThatOfItsAddends) {
   AddendSets sets;
   const uint32_t first = sets.with(0, 0), second = sets.with(0, 1);

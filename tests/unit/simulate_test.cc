@@ -93,6 +93,13 @@ TEST_F(Simulate, MessagesWaitForBothEndsAndHoldTheirStream) {
   expect_times(1, {{0, 6}, {6, 8}, {8, 10}});
 }
 
+TEST_F(Simulate, ASlowReceiverHoldsUpItsSender) {
+  message(0, TSR_ACTION_SEND, x_, 2);
+  message(1, TSR_ACTION_RECV, x_, 7);
+  expect_times(0, {{0, 7}});
+  expect_times(1, {{0, 7}});
+}
+
 TEST_F(Simulate, ExchangesStartWhenTheirPeersAreThere) {
   for (int rank = 0; rank < 2; ++rank) {
     compute(rank, x_, rank + 1);

@@ -36,6 +36,8 @@ TEST_F(TrafficOfFour, CollectivesSendWhatTheirFormulasSay) {
   EXPECT_EQ(sent(), kBytes * 3 / 4);
   on(TSR_ACTION_ALL_GATHER, {read(slice_), write(whole_)});
   EXPECT_EQ(sent(), kBytes * 3 / 4);
+  on(TSR_ACTION_ALL_TO_ALL, {read(whole_), write(transient(program_, "other", kElements))});
+  EXPECT_EQ(sent(), kBytes * 3 / 4);
   on(TSR_ACTION_BARRIER, {});
   EXPECT_EQ(sent(), 0u);
 }

@@ -383,6 +383,12 @@ TEST_F(LocalSgd, WeightedAverage) {
   EXPECT_TRUE(is_clean(verify_placement(p_)));
 }
 
+TEST_F(LocalSgd, ScaledALittleBeforeItsUpdate) {
+  add_action(p_, TSR_ACTION_SCALE, TSR_STREAM_COMPUTE, {add(value_)}).scale = 1.0005;
+  step(add(value_), read(gradient_), state(m_), Sums::not_finite_and_run_words);
+  EXPECT_TRUE(has_diagnostic(verify_placement(p_), "and after it different on each rank of dp, scaled by 1.000500"));
+}
+
 TEST_F(LocalSgd, SumOfParameters) {
   on(0, TSR_ACTION_ALL_REDUCE, {add(value_)}, TSR_REDUCE_SUM);
   EXPECT_TRUE(has_diagnostic(

@@ -68,6 +68,7 @@ const Fault kTableFaults[] = {
        p.groups.push_back({0, {0, 2}});
      },
      "group dp {0,2} must list ascending coordinates below 2"},
+    {"home_unit", [](Program& p) { p.homes[0].unit = 99; }, "is of unit 99, which does not exist"},
     {"layout_parameter", [](Program& p) { add_entry(p, 999); }, "for parameter 999"},
     {"layout_axis", [](Program& p) { add_entry(p, 0).axis = 7; }, "for parameter 0 on axis 7, which do not exist"},
     {"layout_rows_axis",
@@ -299,6 +300,22 @@ const Fault kSlotFaults[] = {
      "copies f32 to f16; that is a cast"},
 };
 INSTANTIATE_TEST_SUITE_P(Slots, RankForm, ::testing::ValuesIn(kSlotFaults), name_of);
+
+// Of a VALUE of 16 bits beside a MASTER each step makes another one.
+TEST(RankFormClean, AValueBesideAMasterNeedNotOutliveTheStep) {
+  const auto lost = [](bool has_master) {
+    Program p = job().finished(0);
+    HomeRoles& roles = p.homes[0].roles;
+    if (has_master) roles[TSR_HOME_MASTER] = roles[TSR_HOME_VALUE];
+    Buffer copy{0, "copy", TSR_BUFFER_HOME};
+    copy.dtype = TSR_BF16;
+    copy.num_elements = p.homes[0].num_elements;
+    roles[TSR_HOME_VALUE] = {p.add_buffer(copy), 0, copy.num_elements};
+    return has_diagnostic(verify_rank(p), "which does not outlive the step");
+  };
+  EXPECT_FALSE(lost(true));
+  EXPECT_TRUE(lost(false));
+}
 
 TEST(RankFormClean, CopiesOfFilesAndUpdatesOnStreamsOfTheHost) {
   const Model model = toy_model();

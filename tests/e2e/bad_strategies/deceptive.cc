@@ -21,17 +21,27 @@ class Deceptive final : public Strategy {
 
   void layout(const ProgramView& view, const LayoutSink& sink) const override {
     static constexpr int32_t kMissing[] = {99};
-    const bool diverges = is("scaled-average");
-    if (!diverges && !is("coordinates")) return ddp_.layout(view, sink);
+    if (!is("scaled-average") && !is("coordinates") && !is("second-moment")) return ddp_.layout(view, sink);
     for (size_t p = 0; p < view.parameters().size(); ++p) {
       tsr_layout_entry entry{};
       entry.parameter = static_cast<int32_t>(p);
       entry.axis = view.raw.axis;
       entry.dim = -1;
       entry.parts = entry.blocks = 1;
-      entry.kind = diverges ? TSR_LAYOUT_DIVERGENT : TSR_LAYOUT_REPLICATED;
-      entry.roles = diverges ? TSR_ALL_HOME_ROLES : 1u << TSR_HOME_M;
-      if (!diverges) entry.coordinates = kMissing, entry.num_coordinates = 1;
+      if (is("scaled-average")) {
+        entry.kind = TSR_LAYOUT_DIVERGENT;
+        entry.roles = TSR_ALL_HOME_ROLES;
+      } else if (is("coordinates")) {
+        entry.kind = TSR_LAYOUT_REPLICATED;
+        entry.roles = 1u << TSR_HOME_M;
+        entry.coordinates = kMissing;
+        entry.num_coordinates = 1;
+      } else {
+        entry.kind = TSR_LAYOUT_SPLIT;
+        entry.roles = 1u << TSR_HOME_V;
+        entry.parts = view.axis().num_ranks;
+        entry.padded_size = view.parameters()[p].num_elements;
+      }
       sink.add_entry(entry);
     }
   }
