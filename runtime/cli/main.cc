@@ -173,6 +173,9 @@ int main(int argc, char** argv) {
   // Inherited, these make OpenBLAS use kernels of an older processor, which give other bits.
   unsetenv("OPENBLAS_CORETYPE");
   unsetenv("OPENBLAS_L2_SIZE");
+  // libgomp would bind this thread as these say when a device is loaded, and ranks share the cores that it has left.
+  for (const char* name : {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"})
+    unsetenv(name);
   // OpenMP threads that wait longer than this sleep: with more threads than cores, spinning takes cores from threads
   // that have work.
   setenv("GOMP_SPINCOUNT", "2000", 0);

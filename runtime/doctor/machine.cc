@@ -20,6 +20,8 @@
 
 #include "base/concat.h"
 #include "doctor/finding.h"
+#include "machine/cgroup.h"
+#include "machine/core_binding.h"
 
 namespace tessera::host {
 namespace {
@@ -81,37 +83,15 @@ void examine_system(Findings& findings) {
                       concat(model.empty() ? "unknown" : model, has.empty() ? "" : concat(": ", has)), ""});
 }
 
-/// The folder of this process in the hierarchy of version 2, and of a controller in version 1. Lines of
-/// /proc/self/cgroup are "0::/user.slice/job" in version 2, "4:memory:/docker/0a1b" in version 1.
-std::vector<std::string> cgroup_folders(const std::string& controller) {
-  std::vector<std::string> folders;
-  std::ifstream file("/proc/self/cgroup");
-  for (std::string line; std::getline(file, line);) {
-    const size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (second == line.npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1), path = line.substr(second + 1);
-    if (controllers.empty()) folders.push_back("/sys/fs/cgroup" + path);
-    if (controllers.find(controller) != controllers.npos)
-      folders.push_back(concat("/sys/fs/cgroup/", controller, path));
-  }
-  folders.emplace_back("/sys/fs/cgroup");  // of a container, whose path outside of it is shown
-  folders.push_back("/sys/fs/cgroup/" + controller);
-  return folders;
-}
-
 void examine_memory(Findings& findings) {
   const uint64_t total = kilobytes_in_meminfo("MemTotal"), available = kilobytes_in_meminfo("MemAvailable");
   findings.push_back(
       {"machine", "memory", Level::ok, concat(human_bytes(total), ", ", human_bytes(available), " available"), ""});
-  for (const std::string& folder : cgroup_folders("memory"))
-    for (const char* name : {"/memory.max", "/memory.limit_in_bytes"}) {
-      const uint64_t limit = std::strtoull(first_line(folder + name).c_str(), nullptr, 10);
-      if (limit == 0 || limit >= total) continue;
-      findings.push_back({"machine", "memory of the cgroup", Level::warning, human_bytes(limit),
-                          "The kernel kills a rank that uses more; raise the limit of the container or the job, or "
-                          "give --device-memory so that runs that need more are refused."});
-      return;
-    }
+  const uint64_t limit = cgroup_limits().memory_bytes.value_or(total);
+  if (limit >= total) return;
+  findings.push_back({"machine", "memory of the cgroup", Level::warning, human_bytes(limit),
+                      "The kernel kills a rank that uses more; raise the limit of the container or the job, or give "
+                      "--device-memory so that runs that need more are refused."});
 }
 
 void examine_cores(Findings& findings) {
@@ -120,20 +100,11 @@ void examine_cores(Findings& findings) {
   findings.push_back(
       {"machine", "cores", seen < online ? Level::note : Level::ok,
        seen < online ? concat(seen, " of ", online, " (CPU affinity of this process)") : std::to_string(seen), ""});
-  for (const std::string& folder : cgroup_folders("cpu,cpuacct")) {
-    // "200000 100000": microseconds of processor time in each period; "max 100000" has no limit, and is skipped.
-    std::istringstream max(first_line(folder + "/cpu.max"));
-    double quota = 0, period = 0;
-    if (!(max >> quota >> period)) {
-      quota = std::atof(first_line(folder + "/cpu.cfs_quota_us").c_str());
-      period = std::atof(first_line(folder + "/cpu.cfs_period_us").c_str());
-    }
-    if (quota <= 0 || period <= 0 || quota / period >= seen) continue;
-    findings.push_back({"machine", "cores of the cgroup", Level::warning, format("%.2f", quota / period),
-                        concat("Ranks see ", seen, " cores and are throttled in each period; set ",
-                               "--threads so that the threads of all ranks fit into the quota.")});
-    return;
-  }
+  const double quota = cgroup_limits().cores.value_or(seen);
+  if (quota >= seen) return;
+  findings.push_back({"machine", "cores of the cgroup", Level::warning, format("%.2f", quota),
+                      concat("Threads beyond the quota are throttled in each period: runs use ", num_cores(),
+                             " unless --threads says otherwise; several ranks share them.")});
 }
 
 void examine_pages(Findings& findings) {

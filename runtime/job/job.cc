@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "base/concat.h"
-#include "base/core_binding.h"
+#include "machine/core_binding.h"
 #include "base/progress.h"
 #include "config/usage_error.h"
 #include "data/examples/example_dataset.h"

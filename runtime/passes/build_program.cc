@@ -23,6 +23,7 @@
 
 #include "passes/build_program.h"
 
+#include "base/concat.h"
 #include "passes/state_buffers.h"
 #include "tessera/error.hpp"
 #include "tessera/op_slots.hpp"
@@ -205,7 +206,13 @@ class ProgramBuilder {
   void expect_saved(const Action& action, const tsr_slot_spec& spec) const {
     const op::SlotList slots = op::slots_of(op_of(program_, action));
     const auto of_table = std::ranges::find(slots, spec.slot, &tsr_slot_spec::slot);
-    if (of_table != slots.end()) expect(action, spec, of_table->num_elements);
+    const std::string where =
+        "the device describes slot " + op::slot_name(spec.slot) + " of " + model_.segments[action.segment].name;
+    if (of_table == slots.end()) throw Error(TSR_E_INTERNAL, where + ", which its op does not save");
+    if (of_table->dtype != spec.dtype)
+      throw Error(TSR_E_INTERNAL,
+                  concat(where, " in ", dtype_name(spec.dtype), ", the op table in ", dtype_name(of_table->dtype)));
+    expect(action, spec, of_table->num_elements);
   }
 
   uint64_t value_buffer(int value, int mb) {

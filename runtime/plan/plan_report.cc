@@ -3,13 +3,12 @@
 
 #include "plan/plan_report.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "base/concat.h"
 #include "checkpoint/held_state.h"
 #include "config/text_values.h"
+#include "machine/cgroup.h"
 #include "plan/format.h"
 #include "tessera/error.hpp"
 #include "verify/diagnostics.h"
@@ -49,13 +48,6 @@ std::optional<ReduceEveryCost> reduce_every_cost(const JobPlan& planned, int ran
   } catch (const Error&) {
     return std::nullopt;
   }
-}
-
-/// Of a machine that computes on its own processor.
-/// All ranks share it, so it is compared with what all of them need together (plan_text.cc).
-uint64_t machine_memory() {
-  const int64_t num_pages = ::sysconf(_SC_PHYS_PAGES), page_bytes = ::sysconf(_SC_PAGESIZE);
-  return num_pages > 0 && page_bytes > 0 ? static_cast<uint64_t>(num_pages) * static_cast<uint64_t>(page_bytes) : 0;
 }
 
 /// The step program that sends the most: strategies such as local SGD alternate between several.
@@ -110,7 +102,7 @@ PlanReport plan_report(const Job& job, const JobPrograms& all, int rank, const L
   report.reduce_every = job.step_config.reduce_every;
   report.balance = balance_of(all);
   report.verdict = {all.of(largest).arena_bytes(TSR_MEMORY_DEVICE), job.config.device_memory,
-                    job.computes_on_host() ? machine_memory() : 0};
+                    job.computes_on_host() ? usable_memory() : 0};
   // Last: where the job does not fit, this plans other jobs and takes seconds.
   report.shortfall = find_shortfall(job, all, log);
   return report;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "base/core_binding.h"
+#include "machine/core_binding.h"
 #include "job/job.h"
 #include "train/rank_info.h"
 

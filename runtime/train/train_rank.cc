@@ -12,6 +12,7 @@
 #include "config/usage_error.h"
 #include "guard/plugin_calls.h"
 #include "job/job_policies.h"
+#include "machine/cgroup.h"
 #include "plan/format.h"
 #include "plan/job_plan.h"
 #include "plugins/host_services.h"
@@ -37,13 +38,25 @@ int num_threads(const Job& job, const RankInfo& info) {
 void warn_of_threads(const Job& job, const RankInfo& info, const Log& log) {
   const int threads = num_threads(job, info), ranks = info.num_local_ranks;
   const int cores = num_cores();
-  if (int64_t{threads} * ranks <= cores) return;
+  const bool may_be_divided = !info.started_together && ranks > 1;  // a launcher may have given each rank its own
+  if (int64_t{threads} * ranks <= cores || (may_be_divided && job.config.threads > 0)) return;
   const std::string of_ranks =
       ranks == 1 ? concat(threads, " threads") : concat(ranks, " ranks of ", counted(threads, "thread"), " each");
   log.warning(of_ranks, " share ", counted(cores, "core"), " of this host and slow one another down; lower ",
               ranks == 1     ? "--threads"
               : threads == 1 ? "--nproc"
-                             : "--threads or --nproc");
+                             : "--threads or --nproc",
+              may_be_divided ? "; if the launcher gives each rank cores of its own, say how many with --threads" : "");
+}
+
+/// The system lends more memory than it has, and later ends a process that uses it.
+void warn_of_memory(const RankInfo& info, const RankPrograms& programs, const Log& log) {
+  const uint64_t own = programs.arena_bytes(TSR_MEMORY_DEVICE) + programs.arena_bytes(TSR_MEMORY_HOST);
+  const uint64_t all = own * static_cast<uint64_t>(info.num_local_ranks), usable = usable_memory();
+  if (usable == 0 || all <= usable) return;
+  log.warning("the ", counted(info.num_local_ranks, "rank"), " on this host need ", human_bytes(all),
+              " of memory, and the host or its container has ", human_bytes(usable),
+              ": the system may end the run; `tessera plan` with the same flags shows what takes it");
 }
 
 GraphOptions graph_options(const Job& job, const RankInfo& info, const Log& log) {
@@ -147,6 +160,7 @@ void train_rank(const Job& job, const RunData& data, const RankInfo& info, const
   const CompileInput input = compile_input(job, strategies.all(), policies.all(), first_log);
   RankPrograms programs = check_program_consistency(job, input, info, observer.on_planned);
   check_offload_space(job, programs, info);
+  if (job.computes_on_host()) warn_of_memory(info, programs, first_log);
 
   // Measured here, so that the report can separate the arena from earlier memory.
   const int64_t process_before = resident_memory().now_bytes;

@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "program/lower_op.h"
 #include "program/range_set.h"
@@ -47,20 +50,29 @@ TEST(BaseProgram, BackwardMirrorsForward) {
 }
 
 // Kernels write all that the table says, and would write over what comes next.
-TEST(BaseProgram, RefusesADeviceThatKeepsLessThanItsOpsDo) {
+TEST(BaseProgram, RefusesADeviceThatKeepsOtherThingsThanItsOpsDo) {
   const Gpt2Ddp gpt2(1);
   const Program step = gpt2.base(0);
-  const auto describe = [](const tsr_op& op) {
-    std::vector<tsr_slot_spec> slots = cpu::describe(op);
-    for (tsr_slot_spec& slot : slots)
-      if (TSR_SLOT_ROLE(slot.slot) == TSR_ROLE_SAVED) --slot.num_elements;
-    return slots;
+  const auto expect_refused = [&](const std::function<void(tsr_slot_spec&)>& change,
+                                  const std::vector<std::string>& texts) {
+    const auto describe = [&](const tsr_op& op) {
+      std::vector<tsr_slot_spec> slots = cpu::describe(op);
+      for (tsr_slot_spec& slot : slots)
+        if (TSR_SLOT_ROLE(slot.slot) == TSR_ROLE_SAVED) change(slot);
+      return slots;
+    };
+    expect_error(
+        [&] {
+          build_program(*step.model, *step.mesh, step.coordinates, step.step_config, {}, TSR_PURPOSE_STEP, describe);
+        },
+        texts);
   };
-  expect_error(
-      [&] {
-        build_program(*step.model, *step.mesh, step.coordinates, step.step_config, {}, TSR_PURPOSE_STEP, describe);
-      },
-      {"the device describes slot s0 of ", " elements, the model with "});
+  expect_refused([](tsr_slot_spec& slot) { --slot.num_elements; },
+                 {"the device describes slot s0 of ", " elements, the model with "});
+  expect_refused([](tsr_slot_spec& slot) { slot.dtype = TSR_F64; },
+                 {"the device describes slot s0 of ", " in f64, the op table in f32"});
+  expect_refused([](tsr_slot_spec& slot) { slot.slot += 5; },
+                 {"the device describes slot s5 of ", ", which its op does not save"});
 }
 
 // Devices refuse what an op does not have, so that a later minor may give it to the op.

@@ -1,5 +1,5 @@
 // Ranks that share a machine, each on its own cores.
-#include "base/core_binding.h"
+#include "machine/core_binding.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>

@@ -6,16 +6,18 @@
 //
 // Why ranks are bound at all: decision 0052.
 
-#include "base/core_binding.h"
+#include "machine/core_binding.h"
 
 #include <sched.h>
 
 #include <algorithm>
 #include <array>
+#include <climits>
 #include <fstream>
 #include <thread>
 
 #include "base/concat.h"
+#include "machine/cgroup.h"
 
 namespace tessera::host {
 namespace {
@@ -55,8 +57,9 @@ const std::vector<int>& cores_of_process() {
 }
 
 int num_cores() {
+  static const int quota = static_cast<int>(std::clamp(cgroup_limits().cores.value_or(INT_MAX), 1.0, double{INT_MAX}));
   const size_t known = cores_of_process().size();
-  return static_cast<int>(known > 0 ? known : std::max(1u, std::thread::hardware_concurrency()));
+  return std::min(quota, static_cast<int>(known > 0 ? known : std::max(1u, std::thread::hardware_concurrency())));
 }
 
 std::span<const int> share_of_cores(std::span<const int> cores, int index, int num_shares) {

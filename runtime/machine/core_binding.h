@@ -9,7 +9,8 @@ namespace tessera::host {
 /// The cores that this process might use when it was first asked: numbers of the system, neighbors on the chip next
 /// to one another. Empty where the system does not tell. [any-thread]
 const std::vector<int>& cores_of_process();
-/// How many cores this process might use, at least 1; unlike the standard library's count, also on a bound thread.
+/// How many cores this process might use, at least 1: no more than its control group's quota fills. Unlike the standard
+/// library's count, also on a bound thread.
 int num_cores();
 
 /// Share `index` of `num_shares`: as many as `cores.size() / num_shares` or one more. Pure.
