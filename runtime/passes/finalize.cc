@@ -16,9 +16,11 @@
 
 #include <algorithm>
 
+#include "base/concat.h"
 #include "passes/completion.h"
 #include "passes/divergence.h"
 #include "program/buffer_index.h"
+#include "program/program_text.h"
 #include "program/range_set.h"
 #include "tessera/error.hpp"
 
@@ -127,10 +129,12 @@ void turn_first_adds_into_writes(Program& program) {
       RangeSet& set = written[index];
       if (b.mode == TSR_MODE_ADD && accumulates && !set.contains(b.offset, b.offset + b.num_elements)) {
         if (!set.disjoint(b.offset, b.offset + b.num_elements))
-          throw Error(TSR_E_INVALID_ARGUMENT, std::string(action_name(action.kind)) + " adds into " + buffer.name +
-                                                  "[" + std::to_string(b.offset) + ":" +
-                                                  std::to_string(b.offset + b.num_elements) +
-                                                  "], which is only partly written");
+          throw Error(TSR_E_INVALID_ARGUMENT,
+                      concat(action_name(action.kind), object_text(program, action), " on ",
+                             program.streams[action.stream].name, " adds to ", buffer.name, "[", b.offset, ":",
+                             b.offset + b.num_elements,
+                             "], which is only partly written; ZERO the whole first: of pads the host zeroes those of "
+                             "homes and gradients alone"));
         b.mode = TSR_MODE_WRITE;
       }
       set.add(b.offset, b.offset + b.num_elements);
