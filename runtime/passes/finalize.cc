@@ -20,7 +20,6 @@
 #include "passes/completion.h"
 #include "passes/divergence.h"
 #include "program/buffer_index.h"
-#include "program/program_text.h"
 #include "program/range_set.h"
 #include "tessera/error.hpp"
 
@@ -130,9 +129,8 @@ void turn_first_adds_into_writes(Program& program) {
       if (b.mode == TSR_MODE_ADD && accumulates && !set.contains(b.offset, b.offset + b.num_elements)) {
         if (!set.disjoint(b.offset, b.offset + b.num_elements))
           throw Error(TSR_E_INVALID_ARGUMENT,
-                      concat(action_name(action.kind), object_text(program, action), " on ",
-                             program.streams[action.stream].name, " adds to ", buffer.name, "[", b.offset, ":",
-                             b.offset + b.num_elements,
+                      concat(action_name(action.kind), " on ", program.streams[action.stream].name, " adds to ",
+                             buffer.name, "[", b.offset, ":", b.offset + b.num_elements,
                              "], which is only partly written; ZERO the whole first: of pads the host zeroes those of "
                              "homes and gradients alone"));
         b.mode = TSR_MODE_WRITE;
