@@ -54,12 +54,12 @@ constexpr size_t kMaxNameBytes = 64;
 // Names are used in flags and file names.
 std::string copy_name(tsr_str text, const char* what) {
   std::string name = copy_text(text, what);
-  const bool is_valid = !name.empty() && name.size() <= kMaxNameBytes &&
+  const bool is_valid = !name.empty() && name.size() <= kMaxNameBytes && name.front() != '-' &&
                         std::all_of(name.begin(), name.end(),
                                     [](unsigned char c) { return std::islower(c) || std::isdigit(c) || c == '-'; });
   if (!is_valid)
     refuse(concat("has the ", what, " '", name, "'; only lower-case letters, digits and dashes are allowed, at most ",
-                  kMaxNameBytes, " of them"));
+                  kMaxNameBytes, " of them, and a dash is not the first"));
   return name;
 }
 

@@ -114,6 +114,7 @@ TEST(Handshake, WrongDescriptorsAreRefused) {
   refuse(plugin("no_id"), {"no id"});
   refuse(plugin("bad_default"), {"bucket-mb", "4096", "1 to 1024"});
   refuse(plugin("option_twice"), {"ratio", "twice"});
+  refuse(plugin("option_of_dashes"), {"'--steps'", "a dash is not the first"});
   refuse(plugin("spare_option"), {"tsr_option", "spare or reserved word"});
   refuse(plugin("unknown_option_flags"), {"tsr_option has the unknown flags 64", "ABI 0.12 gives it no meaning"});
   refuse(plugin("reserved_descriptor"), {"has 3 in the reserved word of its descriptor"});

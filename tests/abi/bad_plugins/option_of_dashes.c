@@ -1,0 +1,2 @@
+#define TEST_SECOND_OPTION "--steps"
+#include "plugin.h"
