@@ -18,6 +18,7 @@
 
 #include <algorithm>
 #include <set>
+#include <vector>
 
 namespace tessera::host {
 namespace {
@@ -38,14 +39,31 @@ bool is_moved(const Model& model, int value) {
   });
 }
 
-/// Results that kernels may leave out: gradients of values, and what a forward saves. `has_two_forms`: some value of
-/// the model does.
-bool may_be_left_out(const Program& program, const Action& action, const Binding& binding, bool has_two_forms) {
-  const uint32_t role = TSR_SLOT_ROLE(binding.slot);
-  if (has_two_forms && is_compute(action.kind) && role == TSR_ROLE_INPUT_GRADIENT) {
-    const int value = program.model->segments[action.segment].inputs[TSR_SLOT_INDEX(binding.slot)];
-    if (is_moved(*program.model, value)) return false;
+/// Of each value whether its gradient seems to have no reader though a trainable parameter needs it: the value is
+/// moved, and follows from the parameter.
+std::vector<bool> moved_and_needed(const Model& model) {
+  const auto whole = [&](int value) { return model.values[value].same_as >= 0 ? model.values[value].same_as : value; };
+  std::vector<bool> follows(model.values.size(), false), result(model.values.size(), false);
+  for (const Segment& segment : model.segments) {
+    const bool trains = std::ranges::any_of(segment.parameters, [&](int p) { return model.parameters[p].trainable; });
+    const auto is_trained = [&](int value) { return follows[whole(value)]; };
+    if (!trains && std::ranges::none_of(segment.inputs, is_trained)) continue;
+    for (const int value : segment.outputs)
+      follows[whole(value)] = true;
   }
+  for (int value = 0; value < static_cast<int>(result.size()); ++value)
+    result[value] = follows[whole(value)] && is_moved(model, value);
+  return result;
+}
+
+/// Results that kernels may leave out: gradients of values, and what a forward saves. `is_kept`: of values whose
+/// gradient is not left out.
+bool may_be_left_out(const Program& program, const Action& action, const Binding& binding,
+                     const std::vector<bool>& is_kept) {
+  const uint32_t role = TSR_SLOT_ROLE(binding.slot);
+  if (is_compute(action.kind) && role == TSR_ROLE_INPUT_GRADIENT &&
+      is_kept[program.model->segments[action.segment].inputs[TSR_SLOT_INDEX(binding.slot)]])
+    return false;
   return (is_compute(action.kind) && role == TSR_ROLE_INPUT_GRADIENT) ||
          (action.kind == TSR_ACTION_FORWARD && role == TSR_ROLE_SAVED);
 }
@@ -60,11 +78,11 @@ bool has_result(const Action& action) {
 
 void eliminate_dead_code(Program& program) {
   std::set<uint64_t> read;  // by what follows
-  const bool has_two_forms = std::ranges::any_of(program.model->values, [](const Value& v) { return v.same_as >= 0; });
+  const std::vector<bool> is_kept = moved_and_needed(*program.model);
   for (size_t i = program.actions.size(); i-- > 0;) {
     Action& action = program.actions[i];
     std::erase_if(action.bindings, [&](const Binding& b) {
-      return may_be_left_out(program, action, b, has_two_forms) && !read.contains(b.buffer);
+      return may_be_left_out(program, action, b, is_kept) && !read.contains(b.buffer);
     });
     if (is_backward(action.kind) && !has_result(action)) {
       action.bindings.clear();

@@ -68,7 +68,8 @@ INSTANTIATE_TEST_SUITE_P(Settings, TensorBesideDp,
                                            Settings{"--reduce-every=micro-batch"},
                                            Settings{"--dtype=bf16", "--tensor.sequence-parallel=true"},
                                            Settings{"--dtype=fp16", "--recompute=full"},
-                                           Settings{"--freeze=*.bias,wpe*", "--tensor.sequence-parallel=true"}));
+                                           Settings{"--freeze=*.bias,wpe*", "--tensor.sequence-parallel=true"},
+                                           Settings{"--freeze=wte*,wpe*,h.0.*", "--tensor.sequence-parallel=true"}));
 
 TEST(Tensor, RecomputationAndTimeChangeNoBit) {
   for (const bool splits_rows : {false, true}) {
