@@ -14,6 +14,7 @@
 #include "compile/pass_runner.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/concat.h"
@@ -152,13 +153,16 @@ tsr_edit edit_functions() {
   throw Error(e.code(), strategies_text(*program.mesh, {&strategy, 1}) + ": " + e.what());
 }
 
-/// Of the buffers that the pass has added, those that outlive a step. A checkpoint holds what homes have as roles, and
-/// what is a strategy's own.
-void check_kept(const Program& program, const StrategyOnAxis& strategy, uint64_t first_new) {
+/// Of the buffers that the pass has added, those that outlive a step. A checkpoint holds what homes have in the roles
+/// that the host gives them, and beside a VALUE in a MASTER, and what is a strategy's own.
+void check_kept(const Program& before, const Program& program, const StrategyOnAxis& strategy, uint64_t first_new) {
+  std::set<uint32_t> saved{TSR_HOME_MASTER};
+  for (const Home& home : before.homes)
+    for (const auto& [role, place] : home.roles)
+      if (place.buffer) saved.insert(role);
   const auto is_role = [&](uint64_t id) {
     return std::ranges::any_of(program.homes, [&](const Home& home) {
-      constexpr uint32_t kSaved[] = {TSR_HOME_VALUE, TSR_HOME_MASTER, TSR_HOME_M, TSR_HOME_V};
-      return std::ranges::any_of(kSaved, [&](uint32_t role) { return home.roles[role].buffer == id; });
+      return std::ranges::any_of(saved, [&](uint32_t role) { return home.roles[role].buffer == id; });
     });
   };
   for (const Buffer& buffer : program.buffers)
@@ -227,7 +231,7 @@ Program after_pass(const Program& program, const StrategyOnAxis& strategy, const
   }
   const uint64_t first_new = program.next_id;
   Program lowered = edits.rewriter.take();
-  check_kept(lowered, strategy, first_new);
+  check_kept(program, lowered, strategy, first_new);
   return lowered;
 }
 

@@ -140,7 +140,9 @@ TEST_P(RankRuntimeTest, VariantsOfTheStepThatAreEqualAreOneExecutable) {
   Program& other = add_variant();
   std::ranges::find(other.actions, uint32_t{TSR_ACTION_OPTIMIZER}, &Action::kind)->scale = 0.5;
   add_variant();
-  RankRuntime runtime(setup(), std::move(programs));
+  RankSetup without_graphs = setup();
+  without_graphs.graphs.is_on = false;
+  RankRuntime runtime(without_graphs, std::move(programs));
   EXPECT_EQ(&runtime.step_executable(1), &runtime.step_executable(0));
   EXPECT_NE(&runtime.step_executable(2), &runtime.step_executable(0));
   EXPECT_EQ(&runtime.step_executable(3), &runtime.step_executable(0));

@@ -84,7 +84,7 @@ class Collective {
   }
 
   ContentParts alone(const Member& member, int from, ContentParts parts) const {
-    return taken_alone(ranks_.mesh, *member.walk->program().model, member.rank(), from, std::move(parts));
+    return taken_alone(ranks_.mesh, member.walk->program(), member.rank(), from, std::move(parts));
   }
 
   /// The same for a member that has it in the same place afterwards. What both keep there alike stays named by its
@@ -298,6 +298,8 @@ class Collective {
           part.content.kind == ContentKind::gradient)
         count_sum(member, part.content);
       if (!completes(member, part.content)) part.content = {};
+      if (is_whole_on_each_rank(part.content.kind) && member.action().reduce != TSR_REDUCE_SUM)
+        member.report(concat("reduces ", member.walk->text(part.content), " by something other than a sum"));
       check_average(member, part.content);
     }
     return sum;
@@ -338,7 +340,7 @@ class Collective {
     if (content.kind == ContentKind::gradient && reduce == TSR_REDUCE_AVG) {
       // Over axes that split tensors only verify_placement knows whether it is a sum, or the same on all ranks already.
       if (axis_splits(member) != TSR_SPLITS_TENSORS) content.scale_by(1.0 / ranks_.mesh.num_members(group));
-    } else if (reduce != TSR_REDUCE_SUM)
+    } else if (content.kind == ContentKind::gradient && reduce != TSR_REDUCE_SUM)
       member.report(concat("reduces ", member.walk->text(content), " by something other than a sum"));
     if (content.kind == ContentKind::gradient && TSR_DTYPE_BITS(member.dtype()) > 32)
       member.report(concat("sums ", member.walk->text(content), " in ", dtype_name(member.dtype()),
@@ -411,11 +413,16 @@ ContentParts taken(const Mesh& mesh, int rank, int from, ContentParts parts) {
   return parts;
 }
 
-ContentParts taken_alone(const Mesh& mesh, const Model& model, int rank, int from, ContentParts parts) {
+ContentParts taken_alone(const Mesh& mesh, const Program& program, int rank, int from, ContentParts parts) {
   parts = taken(mesh, rank, from, std::move(parts));
-  if (!have_other_parts(mesh, rank, from)) return parts;
   const Coordinates here = mesh.coordinates(rank), there = mesh.coordinates(from);
   const auto differs_on = [&](int axis) { return here[static_cast<size_t>(axis)] != there[static_cast<size_t>(axis)]; };
+  const bool is_other_part = have_other_parts(mesh, rank, from);
+  const bool is_other_replica = std::ranges::any_of(program.layout, [&](const LayoutEntry& entry) {
+    return entry.kind == TSR_LAYOUT_DIVERGENT && differs_on(entry.axis);
+  });
+  if (!is_other_part && !is_other_replica) return parts;
+  const Model& model = *program.model;
   const auto is_part = [&](const Content& content) {
     const auto index = static_cast<size_t>(content.index);
     switch (content.kind) {
@@ -430,8 +437,13 @@ ContentParts taken_alone(const Mesh& mesh, const Model& model, int rank, int fro
         return content.kind == ContentKind::saved || content.kind == ContentKind::context;
     }
   };
+  const auto is_of_replica = [](const Content& content) {
+    return content.kind == ContentKind::gradient || content.kind == ContentKind::squares ||
+           content.kind == ContentKind::scalar;
+  };
   for (ContentPart& part : parts)
-    if (is_part(part.content)) part.content = {};
+    if ((is_other_part && is_part(part.content)) || (is_other_replica && is_of_replica(part.content)))
+      part.content = {};
   return parts;
 }
 

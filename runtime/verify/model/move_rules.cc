@@ -58,17 +58,17 @@ void RankWalk::zero() {
       contents_.write(binding, {accumulator_kind(program_.buffer(binding.buffer))});
 }
 
-/// Gradients keep their bits: by powers of two, as long as float32 holds what was in it. A parameter may be scaled
-/// where strategies average those that diverge.
-void RankWalk::scale_gradient(Content& gradient) {
+/// Gradients keep their bits: by powers of two, as long as the dtype holds what was in it. Parameters that diverge may
+/// be scaled where their strategy averages them.
+void RankWalk::scale_content(Content& content, tsr_dtype dtype) {
   constexpr double kMaxFactor = 0x1p20;
   int exponent = 0;
-  if (std::abs(std::frexp(action_->scale, &exponent)) != 0.5)
-    report(concat("scales ", text(gradient), " by ", action_->scale, ", which rounds; powers of two do not"));
-  gradient.scale_by(action_->scale);
-  const double factor = std::abs(gradient.factor);
-  if (!(factor >= 1 / kMaxFactor && factor <= kMaxFactor))
-    report(concat("leaves ", text(gradient), "; values of float32 are lost beyond 2^-20 and 2^20"));
+  if (content.kind == ContentKind::gradient && std::abs(std::frexp(action_->scale, &exponent)) != 0.5)
+    report(concat("scales ", text(content), " by ", action_->scale, ", which rounds; powers of two do not"));
+  if (dtype == TSR_F16) report(concat("scales ", text(content), " in fp16, which loses small values and large ones"));
+  content.scale_by(action_->scale);
+  if (!(content.factor >= 1 / kMaxFactor && content.factor <= kMaxFactor))
+    report(concat("leaves ", text(content), "; values of float32 are lost beyond 2^-20 and 2^20"));
 }
 
 void RankWalk::scale() {
@@ -76,10 +76,8 @@ void RankWalk::scale() {
   ContentParts parts = contents_.read(binding);
   for (ContentPart& part : parts) {
     const ContentKind kind = part.content.kind;
-    if (kind == ContentKind::gradient)
-      scale_gradient(part.content);
-    else if (part.content.is_state() && diverges_)
-      part.content.scale_by(action_->scale);
+    if (kind == ContentKind::gradient || (part.content.is_state() && diverges_))
+      scale_content(part.content, program_.buffer(binding.buffer).dtype);
     else if (kind != ContentKind::opaque && kind != ContentKind::zero)
       part.content = {};
   }

@@ -124,8 +124,8 @@ std::string RankWalk::difference(const Content& seen, const Content& needed) con
   return concat("holds ", text(needed), axes.empty() ? " of other tokens" : ", not summed over " + axes);
 }
 
-/// Where `held` is not what is wanted; empty where it fits.
-std::string RankWalk::first_difference(const ContentParts& held, const ContentParts& wanted) const {
+/// Where `held` is not what is wanted; empty where it fits, as what a call has made does if it `may_be_made`.
+std::string RankWalk::first_difference(const ContentParts& held, const ContentParts& wanted, bool may_be_made) const {
   size_t k = 0;
   for (const ContentPart& want : wanted) {
     uint64_t at = want.offset;
@@ -133,7 +133,8 @@ std::string RankWalk::first_difference(const ContentParts& held, const ContentPa
     while (at < end && k < held.size()) {
       const uint64_t held_end = held[k].offset + held[k].num_elements;
       const Content& content = held[k].content;
-      if (content.kind != ContentKind::opaque && content != want.content)
+      const bool is_made = content.kind == ContentKind::opaque && may_be_made;
+      if (!is_made && content != want.content)
         return difference(content.moved_by(static_cast<int64_t>(at)), want.content.moved_by(static_cast<int64_t>(at)));
       at = std::min(end, held_end);
       if (held_end <= end) ++k;
@@ -146,7 +147,8 @@ bool RankWalk::take(const Binding& binding, const ContentParts& wanted, tsr_dtyp
   ContentParts held = homes_.resolve(contents_.read(binding));
   accept_rounding(held, program_.buffer(binding.buffer).dtype);
   accept_rounding(held, rounded);
-  const std::string difference = first_difference(held, wanted);
+  const bool is_scalar = TSR_SLOT_ROLE(binding.slot) == TSR_ROLE_SCALAR;  // what the host computes
+  const std::string difference = first_difference(held, wanted, !is_scalar);
   if (difference.empty()) return true;
   report(concat("takes ", slot_text(program_, *action_, binding.slot), " = ", range_text(program_, binding), ", which ",
                 difference));
@@ -203,20 +205,32 @@ void RankWalk::check_kept(const Buffer& buffer, ContentParts wanted) {
   ContentParts held = homes_.resolve(contents_.read({buffer.id, 0, buffer.num_elements, 0, 0}));
   accept_rounding(held, buffer.dtype);
   accept_rounding(wanted, buffer.dtype);
-  std::string difference = first_difference(held, wanted);
-  for (const ContentPart& pad : wanted)
-    if (pad.content.kind == ContentKind::zero && difference.empty())
-      for (const ContentPart& part : slice(held, pad.offset, pad.offset + pad.num_elements))
-        if (part.content.kind == ContentKind::opaque)
-          difference = concat("has padding from element ", pad.offset, " on that a call has written; it stays zero");
+  std::string difference;
+  for (const ContentPart& part : wanted)
+    if (difference.empty()) {
+      // Only what trains may be what a call has made, and that in a step.
+      const bool trains = program_.purpose == TSR_PURPOSE_STEP && part.content.version == 1;
+      difference = first_difference(slice(held, part.offset, part.offset + part.num_elements),
+                                    slice(wanted, part.offset, part.offset + part.num_elements), trains);
+    }
   if (difference.empty()) return;
   const std::string finding = concat("after the program ", buffer_text(buffer), " ", difference);
   if (context_.reported.insert(finding).second) context_.diagnostics->add(concat("rank ", rank_, ": ", finding));
 }
 
+void RankWalk::refuse_made(const Buffer& buffer) {
+  for (const ContentPart& part : contents_.read({buffer.id, 0, buffer.num_elements, 0, 0}))
+    if (part.content.kind == ContentKind::opaque) {
+      const std::string finding = concat("after init ", buffer_text(buffer), " holds ", text(part.content),
+                                         "; calls change parameters in steps alone");
+      if (context_.reported.insert(finding).second) context_.diagnostics->add(concat("rank ", rank_, ": ", finding));
+      return;
+    }
+}
+
 void RankWalk::check_scalar(const Binding& range, const Content& wanted) {
   if (range.buffer == 0) return;
-  const std::string difference = first_difference(contents_.read(range), {{0, range.num_elements, wanted}});
+  const std::string difference = first_difference(contents_.read(range), {{0, range.num_elements, wanted}}, false);
   if (difference.empty()) return;
   const std::string finding = concat("after the program ", range_text(program_, range), " ", difference);
   if (context_.reported.insert(finding).second) context_.diagnostics->add(concat("rank ", rank_, ": ", finding));
@@ -247,8 +261,11 @@ KeptContents RankWalk::finish() {
   KeptContents kept;
   for (const Buffer& buffer : program_.buffers) {
     if (!is_kept(buffer)) continue;
-    // Init may fill what it likes: the other programs show whether it is what they need.
-    if (program_.purpose != TSR_PURPOSE_INIT) check_kept(buffer, wanted_of_kept(entered_.at(buffer.id)));
+    // Init may fill what it likes, but by calls: the other programs show whether it is what they need.
+    if (program_.purpose != TSR_PURPOSE_INIT)
+      check_kept(buffer, wanted_of_kept(entered_.at(buffer.id)));
+    else
+      refuse_made(buffer);
     kept[context_.buffers.number_of(buffer)] = contents_.read({buffer.id, 0, buffer.num_elements, 0, 0});
   }
   check_scalars();

@@ -67,6 +67,7 @@ class RankWalk {
   void empty_copies();
   ContentParts wanted_of_kept(const ContentParts& entry) const;
   void check_kept(const Buffer& buffer, ContentParts wanted);
+  void refuse_made(const Buffer& buffer);
   void check_scalars();
   void check_scalar(const Binding& range, const Content& wanted);
   bool is_kept(const Buffer& buffer) const;
@@ -76,7 +77,7 @@ class RankWalk {
   /// What was rounded to the operand's own dtype is taken, or to `rounded`.
   bool take(const Binding& binding, const ContentParts& wanted, tsr_dtype rounded = 0);
   bool take(const Binding& binding, const Content& wanted, tsr_dtype rounded = 0);
-  std::string first_difference(const ContentParts& held, const ContentParts& wanted) const;
+  std::string first_difference(const ContentParts& held, const ContentParts& wanted, bool may_be_made = true) const;
   std::string difference(const Content& seen, const Content& needed) const;
   void add(const Binding& binding, Content sum, uint32_t addend);
   void put_scratch();
@@ -102,7 +103,7 @@ class RankWalk {
   void elementwise();
   void zero();
   void scale();
-  void scale_gradient(Content& gradient);
+  void scale_content(Content& content, tsr_dtype dtype);
   ContentParts stored(const Binding& source, const Binding& destination);
   void add_into(const Binding& source, const Binding& destination);
   std::string other_rounding(const Content& there, const Content& more, const Binding& destination) const;

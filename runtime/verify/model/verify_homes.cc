@@ -162,10 +162,10 @@ const std::vector<FlatRange>& HomeVerifier::flat_ranges_of(int rank) {
   for (const Home& home : program.homes) {
     FlatRange range;
     for (const HomeRun& run : runs_of(home, *program.model)) {
-      const uint64_t begin = program.model->parameters[static_cast<size_t>(run.parameter)].unit_offset + run.element;
-      if (range.end == 0) range.begin = begin;
-      range.is_one &= range.end <= begin;
-      range.end = begin + run.num_elements;
+      const FlatRange::Place begin{run.parameter, run.element};
+      if (range.empty()) range.begin = begin;
+      range.ascends &= range.end <= begin;
+      range.end = {run.parameter, run.element + run.num_elements};
     }
     found->second.push_back(range);
   }
@@ -187,8 +187,8 @@ void HomeVerifier::check_order(const RankClasses& walked, DiagnosticList& diagno
         if (walked.representative(next) != representative) continue;
         const std::vector<FlatRange>&own = flat_ranges_of(rank), &others = flat_ranges_of(next);
         for (size_t h = 0; h < std::min(own.size(), others.size()); ++h) {
-          const bool is_empty = own[h].end == 0 || others[h].end == 0;
-          if (own[h].is_one && others[h].is_one && (is_empty || own[h].begin <= others[h].begin)) continue;
+          const bool is_empty = own[h].empty() || others[h].empty();
+          if (own[h].ascends && others[h].ascends && (is_empty || own[h].begin <= others[h].begin)) continue;
           return diagnostics.add(concat("ranks ", rank, " and ", next, " own slices of home ", program.homes[h].name,
                                         " in another order than that of their coordinates, which is known to be right "
                                         "only of jobs in which each rank is checked by itself"));

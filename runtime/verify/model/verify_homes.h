@@ -17,10 +17,13 @@ struct OwnedRange {
   int rank;
 };
 
-/// What a home keeps of a unit, by its place in the unit.
+/// What a home keeps, in the order of the model's parameters and their elements.
 struct FlatRange {
-  uint64_t begin = 0, end = 0;
-  bool is_one = true;  ///< its elements follow one another there
+  using Place = std::pair<int, uint64_t>;  ///< parameter, element
+  Place begin = {}, end = {-1, 0};
+  bool ascends = true;  ///< its elements follow one another in that order
+
+  bool empty() const { return end.first < 0; }
 };
 
 /// Of the ranks of one job.

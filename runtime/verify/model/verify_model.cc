@@ -119,7 +119,7 @@ class JointWalk {
     for (const Message& message : messages)
       if (message.is_receive)
         if (const int peer = peer_of(walk, action, message); const auto t = take(in, peer, true))
-          walk.write(*message.binding, taken_alone(ranks_.mesh, *walk.program().model, walk.rank(), peer, *sent_[*t]));
+          walk.write(*message.binding, taken_alone(ranks_.mesh, walk.program(), walk.rank(), peer, *sent_[*t]));
     return true;
   }
 
