@@ -129,6 +129,33 @@ const Fault kCollectiveFaults[] = {
      "leaves each rank with a part of the loss, of which all need the whole"},
     {"squares_scattered", "ddp", 0, [](Program& p) { sum_of(p, kSquaresAccumulator).kind = TSR_ACTION_REDUCE_SCATTER; },
      "leaves each rank with a part of the sum of squares, of which all need the whole"},
+    // Rank 0, which is walked for all, gets its own.
+    {"slices_of_two_other_ranks_exchanged", "fsdp_of_twenty", kEveryClass,
+     [](Program& p) {
+       const auto scatter = std::ranges::find_if(p.actions, [](const Action& action) {
+         return action.kind == TSR_ACTION_REDUCE_SCATTER && action.find(kSource)->num_elements > 10'000;  // of a block
+       });
+       const auto at = static_cast<size_t>(scatter - p.actions.begin());
+       Binding& source = binding_of(*scatter, kSource);
+       const Binding whole = source;
+       Buffer copy = p.buffer(whole.buffer);
+       copy.id = 0;
+       copy.name = "exchanged";
+       copy.kind = TSR_BUFFER_STAGING;
+       copy.num_elements = whole.num_elements;
+       source.buffer = p.add_buffer(copy);
+       source.offset = 0;
+       const uint64_t to = source.buffer, n = whole.num_elements / 20;
+       const auto move = [&](uint64_t from, uint64_t into, uint64_t num_slices) {
+         insert_copy(p, at, {whole.buffer, whole.offset + from * n, num_slices * n, 0, 0},
+                     {to, into * n, num_slices * n, 0, 0});
+       };
+       move(0, 0, 1);
+       move(1, 2, 1);
+       move(2, 1, 1);
+       move(3, 3, 17);
+     },
+     "gives rank 1 another slice than it owns, if rank 0 gets its own"},
     {"maximum_of_one_part", "tensor", kEveryClass,
      [](Program& p) {
        Action& maximum = action_of(p, TSR_ACTION_ALL_REDUCE, "logits.max mb=0");

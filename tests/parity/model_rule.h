@@ -34,6 +34,7 @@ inline const std::map<std::string, JobFlags>& jobs() {
       {"ddp_of_four", {4, {"--mesh=dp=4", "--strategy=dp=ddp"}}},
       {"ddp_of_twenty", {20, {"--mesh=dp=20", "--strategy=dp=ddp"}}},
       {"fsdp", {2, {"--mesh=dp=2", "--strategy=dp=fsdp"}}},
+      {"fsdp_of_twenty", {20, {"--mesh=dp=20", "--strategy=dp=fsdp"}}},
       {"frozen_fsdp", {2, {"--mesh=dp=2", "--strategy=dp=fsdp", "--freeze=wte.*,wpe.*,h.0.*"}}},
       {"zero3", {2, {"--mesh=dp=2", "--strategy=dp=zero3"}}},
       {"tensor", {2, {"--mesh=tp=2", "--strategy=tp=tensor"}}},

@@ -17,6 +17,7 @@
 #include <optional>
 
 #include "base/concat.h"
+#include "verify/model/slice_rules.h"
 
 namespace tessera::host {
 namespace {
@@ -212,7 +213,11 @@ class Collective {
     const uint64_t whole = form.given()->num_elements;
     const auto offsets = slice_offsets(member.action(), whole, form.num_ranks);
     const auto position = static_cast<size_t>(form.position);
-    ContentParts own = slice(summed(member), offsets[position], offsets[position + 1]);
+    const ContentParts sum = summed(member);
+    ContentParts own = slice(sum, offsets[position], offsets[position + 1]);
+    if (const auto rank = rank_with_other_slice(ranks_, *member.walk, ranks_with(member), sum, offsets))
+      member.report(concat("gives rank ", *rank, " another slice than it owns, if rank ", member.rank(),
+                           " gets its own: in a job of so many ranks slices are in the order of the coordinates"));
     if (form.in_place) {  // the other slices are left as scratch
       ContentParts result{{0, offsets[position], {}}};
       append_at(result, offsets[position], own);

@@ -155,48 +155,6 @@ std::vector<int> HomeVerifier::ranks_over(const Program& program, const std::vec
   return ranks;
 }
 
-const std::vector<FlatRange>& HomeVerifier::flat_ranges_of(int rank) {
-  const auto [found, is_new] = flat_.try_emplace(rank);
-  if (!is_new) return found->second;
-  const Program& program = homes_of_(rank);
-  for (const Home& home : program.homes) {
-    FlatRange range;
-    for (const HomeRun& run : runs_of(home, *program.model)) {
-      const FlatRange::Place begin{run.parameter, run.element};
-      if (range.empty()) range.begin = begin;
-      range.ascends &= range.end <= begin;
-      range.end = {run.parameter, run.element + run.num_elements};
-    }
-    found->second.push_back(range);
-  }
-  return found->second;
-}
-
-// What a rank has of a reduce_scatter follows from its coordinate. Of ranks that are walked by one of them nothing
-// shows it but this: with equal programs slices are equally long, and in order they are those of the collective.
-void HomeVerifier::check_order(const RankClasses& walked, DiagnosticList& diagnostics) {
-  for (const auto& [representative, members] : walked.members()) {
-    const Program& program = homes_of_(representative);
-    const auto is_split = [](const LayoutEntry& entry) { return entry.kind == TSR_LAYOUT_SPLIT && entry.dim < 0; };
-    if (members.size() < 2 || std::ranges::none_of(program.layout, is_split)) continue;
-    for (const int rank : members)
-      for (size_t axis = 0; axis < mesh_.axes().size(); ++axis) {
-        Coordinates after = mesh_.coordinates(rank);
-        if (++after[axis] == mesh_.axes()[axis].num_ranks) continue;
-        const int next = mesh_.rank(after);
-        if (walked.representative(next) != representative) continue;
-        const std::vector<FlatRange>&own = flat_ranges_of(rank), &others = flat_ranges_of(next);
-        for (size_t h = 0; h < std::min(own.size(), others.size()); ++h) {
-          const bool is_empty = own[h].empty() || others[h].empty();
-          if (own[h].ascends && others[h].ascends && (is_empty || own[h].begin <= others[h].begin)) continue;
-          return diagnostics.add(concat("ranks ", rank, " and ", next, " own slices of home ", program.homes[h].name,
-                                        " in another order than that of their coordinates, which is known to be right "
-                                        "only of jobs in which each rank is checked by itself"));
-        }
-      }
-  }
-}
-
 bool HomeVerifier::is_shared_right(const Program& program, int p, uint32_t role, const std::vector<int>& axes,
                                    DiagnosticList& diagnostics) {
   std::vector<OwnedRange> owned;

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "program/program.h"
-#include "program/rank_classes.h"
 #include "verify/diagnostics.h"
 
 namespace tessera::host {
@@ -15,15 +14,6 @@ namespace tessera::host {
 struct OwnedRange {
   uint64_t begin, end;
   int rank;
-};
-
-/// What a home keeps, in the order of the model's parameters and their elements.
-struct FlatRange {
-  using Place = std::pair<int, uint64_t>;  ///< parameter, element
-  Place begin = {}, end = {-1, 0};
-  bool ascends = true;  ///< its elements follow one another in that order
-
-  bool empty() const { return end.first < 0; }
 };
 
 /// Of the ranks of one job.
@@ -36,8 +26,6 @@ class HomeVerifier {
   /// Checks the rank of `program` and the ranks that differ from it on an axis that splits a parameter: ranks that
   /// share such an axis are checked once, for the first of them.
   void check(const Program& program, DiagnosticList& diagnostics);
-  /// Ranks of which one is walked for all own slices in the order of their coordinates.
-  void check_order(const RankClasses& walked, DiagnosticList& diagnostics);
 
  private:
   /// A parameter that ranks own together over these axes, by the first rank on them.
@@ -56,7 +44,6 @@ class HomeVerifier {
   const Owned& owned_by(int rank);
   int first_over(const Program& program, const std::vector<int>& axes) const;
   std::vector<int> ranks_over(const Program& program, const std::vector<int>& axes) const;
-  const std::vector<FlatRange>& flat_ranges_of(int rank);
   bool is_shared_right(const Program& program, int parameter, uint32_t role, const std::vector<int>& axes,
                        DiagnosticList& diagnostics);
 
@@ -64,7 +51,6 @@ class HomeVerifier {
   const HomesOf homes_of_;
   std::map<std::pair<int, uint32_t>, std::vector<int>> axes_;  // that split a parameter's role
   std::map<int, Owned> owned_;                                 // by rank
-  std::map<int, std::vector<FlatRange>> flat_;                 // by rank: of each home
   std::map<Shared, bool> checked_;                             // whether it is right
 };
 

@@ -234,7 +234,7 @@ const RankHomes& ModelVerifier::homes(int rank) {
 }
 
 /// Findings about ranks of one class are the same, and so are those about several.
-void ModelVerifier::check_homes(const ProgramOf& init, const RankClasses& walked, DiagnosticList& diagnostics) {
+void ModelVerifier::check_homes(const ProgramOf& init, DiagnosticList& diagnostics) {
   HomeVerifier verifier(mesh_, [&](int rank) -> const Program& {
     return classes_.representative(rank) == rank ? init(rank) : homes(rank).init;
   });
@@ -245,9 +245,6 @@ void ModelVerifier::check_homes(const ProgramOf& init, const RankClasses& walked
     for (const std::string& finding : found.take())
       if (reported.insert(finding).second) diagnostics.add(finding);
   }
-  if (!reported.empty()) return;
-  HomeVerifier uncut(mesh_, [&](int rank) -> const Program& { return homes(rank).init; });  // by no policy
-  uncut.check_order(walked, diagnostics);
 }
 
 void ModelVerifier::note_calls(const Program& program) {
@@ -278,7 +275,7 @@ Diagnostics ModelVerifier::check(const ProgramOf& program, const RankClasses& wa
     const HomeTable& table = tables.emplace(rank, HomeTable(*of_rank, context_.buffers)).first->second;
     walks.try_emplace(rank, *of_rank, rank, table, kept_[rank], context_);
   }
-  if (walks.begin()->second.program().purpose == TSR_PURPOSE_INIT) check_homes(program, walked, diagnostics);
+  if (walks.begin()->second.program().purpose == TSR_PURPOSE_INIT) check_homes(program, diagnostics);
   WalkedRanks ranks{mesh_, walked, walks, table_of, context_.sets};
   if (!JointWalk(ranks, matched).run()) diagnostics.add("the ranks wait for one another forever");
   PhaseCounter counter(ranks, context_);

@@ -31,7 +31,7 @@ class ModelVerifier {
   const RankHomes& homes(int rank);
 
  private:
-  void check_homes(const ProgramOf& init, const RankClasses& walked, DiagnosticList& diagnostics);
+  void check_homes(const ProgramOf& init, DiagnosticList& diagnostics);
 
   const Mesh& mesh_;
   const RankClasses& classes_;
