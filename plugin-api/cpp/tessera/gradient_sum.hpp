@@ -28,7 +28,8 @@ class GradientSums {
  public:
   explicit GradientSums(const ProgramView& view);
   /// One for the step, or one per micro-batch when `add` actions add them to the home; none for a frozen group or a
-  /// program that does not train.
+  /// program that does not train. Throws UNSUPPORTED when parts of a group are added to their homes before all of it is
+  /// complete.
   std::vector<GradientSum> of(const ParamGroup& group) const;
 
  private:
@@ -84,6 +85,12 @@ inline std::vector<GradientSum> GradientSums::of(const ParamGroup& group) const 
   for (auto& [micro_batch, found] : by_micro_batch) {
     if (!found.last_writer) continue;  // the host's verifier will report that nothing writes it
     std::ranges::sort(found.adds);
+    if (!found.adds.empty() && found.adds.front() < *found.last_writer)
+      throw Error(TSR_E_UNSUPPORTED,
+                  "the gradients of " + group.name +
+                      " are summed together, but some of them are added to their homes before the others are complete, "
+                      "as interleaved stages do with --reduce-every=micro-batch; let each unit be a group of its own "
+                      "(fsdp's wrap=unit), or give --reduce-every=step");
     GradientSum sum{micro_batch, found.buffers, view_.actions()[*found.last_writer].id, {}};
     for (const size_t position : found.adds)
       sum.adds.push_back(&view_.actions()[position]);

@@ -156,7 +156,8 @@ class Collective {
       case TSR_ACTION_BROADCAST:
         return broadcast(member);
       case TSR_ACTION_ALL_TO_ALL:
-        return exchanged(member, ranks_with(member));
+        check_slices(member, [&](size_t i) { return exchanged(member, ranks_with(member), i); });
+        return exchanged(member, ranks_with(member), static_cast<size_t>(member.operands().position));
       case TSR_ACTION_REDUCE_SCATTER:
         return scattered(member);
       default:
@@ -188,10 +189,10 @@ class Collective {
     return all;
   }
 
-  ContentParts exchanged(const Member& member, const std::vector<int>& ranks) const {
+  /// What the rank at that position of the group gets.
+  ContentParts exchanged(const Member& member, const std::vector<int>& ranks, size_t position) const {
     ContentParts all;
     uint64_t at = 0;
-    const auto position = static_cast<size_t>(member.operands().position);
     for (const int rank : ranks) {
       const Member& giver = walked_for(rank);
       const auto offsets = slice_offsets(giver.action(), giver.given().num_elements, static_cast<int>(ranks.size()));
@@ -208,6 +209,12 @@ class Collective {
     return static_cast<int64_t>(member.walk->program().model->values[index].num_elements) * position;
   }
 
+  void check_slices(const Member& member, const SliceOf& slice_of) const {
+    if (const auto rank = rank_with_other_slice(ranks_, *member.walk, ranks_with(member), slice_of))
+      member.report(concat("gives rank ", *rank, " another slice than it owns, if rank ", member.rank(),
+                           " gets its own: in a job of so many ranks slices are in the order of the coordinates"));
+  }
+
   ContentParts scattered(const Member& member) {
     const CollectiveOperands form = member.operands();
     const uint64_t whole = form.given()->num_elements;
@@ -215,9 +222,7 @@ class Collective {
     const auto position = static_cast<size_t>(form.position);
     const ContentParts sum = summed(member);
     ContentParts own = slice(sum, offsets[position], offsets[position + 1]);
-    if (const auto rank = rank_with_other_slice(ranks_, *member.walk, ranks_with(member), sum, offsets))
-      member.report(concat("gives rank ", *rank, " another slice than it owns, if rank ", member.rank(),
-                           " gets its own: in a job of so many ranks slices are in the order of the coordinates"));
+    check_slices(member, [&](size_t i) { return slice(sum, offsets[i], offsets[i + 1]); });
     if (form.in_place) {  // the other slices are left as scratch
       ContentParts result{{0, offsets[position], {}}};
       append_at(result, offsets[position], own);

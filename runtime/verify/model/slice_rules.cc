@@ -9,6 +9,7 @@
 #include "verify/model/slice_rules.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace tessera::host {
 namespace {
@@ -33,14 +34,17 @@ std::optional<KeptPlace> place_of(const RankWalk& walk, int parameter, uint64_t 
   return std::nullopt;
 }
 
-/// Whether these are the gradients of the values, pads aside.
-bool are_gradients_of(const ContentParts& values, const ContentParts& gradients) {
+bool is_of_parameter(const ContentPart& part) {
+  return part.content.kind == ContentKind::gradient || part.content.kind == ContentKind::state;
+}
+
+/// Whether a slice is of the values, or of their gradients, pads aside.
+bool is_of(const ContentParts& values, const ContentParts& own, ContentKind kind) {
   for (const ContentPart& value : values) {
     if (value.content.kind == ContentKind::zero) continue;
     const int64_t first = value.content.shift + static_cast<int64_t>(value.offset);
-    for (const ContentPart& part : slice(gradients, value.offset, value.offset + value.num_elements))
-      if (part.content.kind != ContentKind::gradient || part.content.index != value.content.index ||
-          part.content.shift != first)
+    for (const ContentPart& part : slice(own, value.offset, value.offset + value.num_elements))
+      if (part.content.kind != kind || part.content.index != value.content.index || part.content.shift != first)
         return false;
   }
   return true;
@@ -49,14 +53,20 @@ bool are_gradients_of(const ContentParts& values, const ContentParts& gradients)
 }  // namespace
 
 std::optional<int> rank_with_other_slice(const WalkedRanks& walked, RankWalk& walk, std::span<const int> ranks,
-                                         const ContentParts& sum, const std::vector<uint64_t>& offsets) {
+                                         const SliceOf& slice_of) {
   const auto is_other = [&](int rank) {
     return rank != walk.rank() && walked.classes.representative(rank) == walk.rank();
   };
-  if (std::ranges::none_of(ranks, is_other)) return std::nullopt;
   const auto position = static_cast<size_t>(std::ranges::find(ranks, walk.rank()) - ranks.begin());
-  for (const ContentPart& part : slice(sum, offsets[position], offsets[position + 1]))
-    for (uint64_t done = 0; part.content.kind == ContentKind::gradient && done < part.num_elements;) {
+  const ContentParts own = slice_of(position);
+  if (std::ranges::none_of(ranks, is_other) || std::ranges::none_of(own, is_of_parameter)) return std::nullopt;
+  std::vector<ContentParts> slices;
+  for (size_t i = 0; i < ranks.size(); ++i)
+    slices.push_back(is_other(ranks[i]) ? slice_of(i) : ContentParts{});
+  for (const ContentPart& part : own) {
+    if (!is_of_parameter(part)) continue;
+    const ContentKind kind = part.content.kind;
+    for (uint64_t done = 0; done < part.num_elements;) {
       const uint64_t begin = part.offset + done;
       const auto element = static_cast<uint64_t>(part.content.shift + static_cast<int64_t>(begin));
       const auto place = place_of(walk, part.content.index, element);
@@ -65,10 +75,11 @@ std::optional<int> rank_with_other_slice(const WalkedRanks& walked, RankWalk& wa
       for (size_t i = 0; i < ranks.size(); ++i) {
         if (!is_other(ranks[i])) continue;
         const ContentParts values = walked.homes(ranks[i]).resolve(ContentParts{{0, n, place->first}});
-        if (!are_gradients_of(values, slice(sum, offsets[i] + begin, offsets[i] + begin + n))) return ranks[i];
+        if (!is_of(values, slice(slices[i], begin, begin + n), kind)) return ranks[i];
       }
       done += n;
     }
+  }
   return std::nullopt;
 }
 

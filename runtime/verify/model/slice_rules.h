@@ -1,18 +1,21 @@
-// What ranks that are not walked get of a sum that is scattered.
+// What ranks that are not walked get of sums that are scattered, and of exchanges.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "verify/model/collective_rules.h"
 
 namespace tessera::host {
 
-/// `sum` is the operand of a reduce_scatter, of which ranks[i] gets the elements from offsets[i] up to offsets[i + 1].
-/// The first of the ranks that `walk` stands for of whose gradients its slice is not: where the walked rank keeps the
-/// parameters of its own slice, the other rank keeps those of its. Nothing: each slice is right, or of no home alone.
+/// What ranks[i] gets of a collective that gives each rank of its group another slice.
+using SliceOf = std::function<ContentParts(size_t i)>;
+
+/// The first of the ranks that `walk` stands for whose slice is not of what it owns: where the walked rank keeps the
+/// parameters of its own slice, or of whose gradients it is, the other rank must keep those of its. Nothing: each slice
+/// is right, or of no home alone.
 std::optional<int> rank_with_other_slice(const WalkedRanks& walked, RankWalk& walk, std::span<const int> ranks,
-                                         const ContentParts& sum, const std::vector<uint64_t>& offsets);
+                                         const SliceOf& slice_of);
 
 }  // namespace tessera::host

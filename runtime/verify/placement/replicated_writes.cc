@@ -68,9 +68,20 @@ class Keys {
   std::map<std::string, int> num_collectives_;  // of a group and stream, so far
 };
 
+/// Whether it moves what another action has written to or from where an offload policy keeps it. Ranks may do so at
+/// different times, before or after a change.
+bool is_move(const Program& program, const Action& action) {
+  if (action.kind != TSR_ACTION_COPY) return false;
+  return std::ranges::any_of(action.bindings, [&](const Binding& binding) {
+    const Buffer& buffer = program.buffer(binding.buffer);
+    return buffer.kind == TSR_BUFFER_FETCHED || buffer.memory != TSR_MEMORY_DEVICE;
+  });
+}
+
 /// On an axis that splits the layers, ranks have different actions; only a collective over the axis is common to all of
 /// them.
 bool is_comparable(const Program& program, const Action& action, size_t axis) {
+  if (is_move(program, action)) return false;
   if (program.mesh->axes()[axis].splits != TSR_SPLITS_LAYERS || !is_collective(action.kind)) return true;
   const int over = program.groups[static_cast<size_t>(action.group)].axis;
   return action.kind != TSR_ACTION_EXCHANGE && (over == TSR_WORLD_AXIS || over == static_cast<int>(axis));
