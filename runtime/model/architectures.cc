@@ -25,7 +25,7 @@ std::vector<std::string> model_names() {
 }
 
 std::string models_help() {
-  std::string text = "\nModels (--model):\n";
+  std::string text;
   for (const ArchitectureFamily* family : architecture_families())
     text += concat("  ", family->help(), "\n");
   return text +

@@ -38,7 +38,7 @@ constexpr CommandSyntax kSyntax = {
     "Measures the disks of these folders with the access patterns of a run: the file store of --offload-dir, spread "
     "over all folders, sequentially, at random and during compute; and a checkpoint file in the first folder. Needs "
     "512 MiB of free space plus the size of the checkpoint, and removes its files.",
-    kFlags, 1};
+    kFlags, 1, "tessera bench disk /mnt/scratch --rates rates.json"};
 
 constexpr int64_t kTimeoutMs = 600'000;
 constexpr int64_t kProductSize = 512;
