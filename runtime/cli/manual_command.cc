@@ -35,24 +35,28 @@ std::string roff(std::string_view text) {
   return escaped.starts_with('.') || escaped.starts_with('\'') ? "\\&" + escaped : escaped;
 }
 
-/// Lines as they are.
-std::string unfilled(std::string_view lines) {
-  std::string text = ".nf\n";
-  for (const std::string_view line : split(lines, '\n'))
-    text += roff(line) + "\n";
-  return text + ".fi\n";
-}
-
 std::string page_head(const std::string& name, std::string_view what) {
   return concat(".TH ", roff(name), " 1 \"\" \"tessera ", TESSERA_VERSION, "\"\n.SH NAME\n", roff(name), " \\- ",
                 roff(what), "\n");
 }
 
-/// The heading and the lines of what follows the flags: "Models (--model)" is the section MODELS.
-std::string section(std::string_view heading, std::string_view lines) {
-  std::string name(heading.substr(0, heading.find(" (")));
-  std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-  return concat(".SH ", name, "\n", unfilled(lines.substr(0, lines.find_last_not_of('\n') + 1)));
+std::string in_capitals(std::string_view text) {
+  std::string capitals(text);
+  std::ranges::transform(capitals, capitals.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  return capitals;
+}
+
+/// "Models (--model)" is the section MODELS. A line that is indented by more than two goes on with the one before it.
+std::string notes_section(const HelpText& help) {
+  if (help.notes.empty()) return "";
+  std::string text = concat(".SH ", in_capitals(help.notes_heading.substr(0, help.notes_heading.find(" ("))), "\n");
+  for (const std::string_view line : split(help.notes, '\n')) {
+    if (line.empty()) continue;
+    const std::string_view words = line.substr(line.find_first_not_of(' '));
+    text += concat(line.starts_with("   ") ? "" : ".PP\n", roff(words), "\n");
+  }
+  return text;
 }
 
 std::string flags_section(const Subcommand& command) {
@@ -67,11 +71,15 @@ std::string flags_section(const Subcommand& command) {
   return text.empty() ? "" : ".SH FLAGS\n" + text;
 }
 
+/// As they are, to be pasted.
 std::string examples_section(const std::vector<std::string>& examples) {
-  std::string lines;
-  for (const std::string& example : examples)
-    lines += (lines.empty() ? "" : "\n") + wrapped_command(example, kPageColumns, 4);
-  return lines.empty() ? "" : section("examples", lines);
+  std::string text;
+  for (const std::string& example : examples) {
+    const std::string lines = wrapped_command(example, kPageColumns, 4);
+    for (const std::string_view line : split(lines, '\n'))
+      text += roff(line) + "\n";
+  }
+  return text.empty() ? "" : concat(".SH EXAMPLES\n.nf\n", text, ".fi\n");
 }
 
 bool has_options_of_plugins(const Subcommand& command) {
@@ -88,8 +96,7 @@ std::string manual_of(const Subcommand& command) {
     text +=
         ".SH OPTIONS OF PLUGINS\nPlugins have options of their own, \\-\\-PLUGIN.OPTION=VALUE, which tessera plugins "
         "info NAME lists.\n";
-  if (!help.notes.empty()) text += section(help.notes_heading, help.notes);
-  return text + examples_section(help.examples) + ".SH SEE ALSO\n.BR tessera (1)\n";
+  return text + notes_section(help) + examples_section(help.examples) + ".SH SEE ALSO\n.BR tessera (1)\n";
 }
 
 std::string manual_of_all() {

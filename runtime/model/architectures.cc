@@ -30,7 +30,7 @@ std::string models_help() {
     text += concat("  ", family->help(), "\n");
   return text +
          "  a Hugging Face folder with config.json and, to start from weights,\n"
-         "  model.safetensors\n";
+         "    model.safetensors\n";
 }
 
 std::string model_types() {

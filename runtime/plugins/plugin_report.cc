@@ -112,19 +112,30 @@ fs::path find_any(const std::string& name, const std::vector<fs::path>& folders)
                    TSR_E_NOT_FOUND);
 }
 
+/// The kind and the name of one, in columns that are as wide as those of all need.
+std::string row_of(const PluginCandidate& plugin, const std::vector<PluginCandidate>& all) {
+  size_t kind_columns = 0, name_columns = 0;
+  for (const PluginCandidate& one : all) {
+    kind_columns = std::max(kind_columns, std::string_view(to_string(one.kind)).size() + 2);
+    name_columns = std::max(name_columns, one.name.size() + 2);
+  }
+  std::string kind(to_string(plugin.kind)), name = plugin.name;
+  kind.resize(kind_columns, ' ');
+  name.resize(name_columns, ' ');
+  return kind + name;
+}
+
 }  // namespace
 
 std::string plugins_list(const std::vector<fs::path>& folders, bool as_json) {
   Json all = Json::array();
   std::string text;
-  for (const PluginCandidate& plugin : list_plugins(folders)) {
+  const std::vector<PluginCandidate> plugins = list_plugins(folders);
+  for (const PluginCandidate& plugin : plugins) {
     const std::string status = status_of(plugin.path);
     all.push_back(
         {{"kind", to_string(plugin.kind)}, {"name", plugin.name}, {"path", plugin.path.string()}, {"status", status}});
-    std::string kind(to_string(plugin.kind)), name = plugin.name;
-    kind.resize(std::max<size_t>(kind.size(), 14), ' ');
-    name.resize(std::max<size_t>(name.size(), 12), ' ');
-    text += printable(concat(kind, name, " ", status == "ok" ? plugin.path.string() : "refused: " + status)) + "\n";
+    text += printable(row_of(plugin, plugins) + (status == "ok" ? plugin.path.string() : "refused: " + status)) + "\n";
   }
   if (as_json) return dump(all);
   if (!text.empty()) return text;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "e2e/cli.h"
 
@@ -204,6 +205,9 @@ TEST(Plugins, AreListedAndDescribedAlsoAsJson) {
   EXPECT_EQ(list.exit_code, 0);
   for (const char* name : {"ddp", "gloo", "local", "cpu"})
     EXPECT_NE(list.out.find(name), std::string::npos) << list.out;
+  std::istringstream lines(list.out);
+  for (std::string line; std::getline(lines, line);)
+    if (line.find(" refused: ") == line.npos) EXPECT_EQ(line.find('/'), list.out.find('/')) << list.out;  // in columns
   const auto json = nlohmann::json::parse(run_command(tessera({"plugins", "list", "--json"})).out);
   EXPECT_GE(json.size(), 4u);
   const CommandResult info = run_command(tessera({"plugins", "info", "ddp"}));

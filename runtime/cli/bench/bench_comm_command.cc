@@ -156,7 +156,7 @@ int bench_comm_command(std::span<const std::string> arguments, const std::vector
   const std::vector<PluginFlag> options = take_plugin_flags(words);
   const CommandLine line(kSyntax, words);
   if (line.wants_help()) {
-    std::cout << help_of(kSyntax);
+    std::cout << bench_part_help(kSyntax, line);
     return 0;
   }
   const RankEnvironment environment = read_rank_environment(process_environment(), starter_of_program());

@@ -107,6 +107,16 @@ int bench_command(std::span<const std::string> arguments, const std::vector<std:
                                          "'; give comm, device, disk or rates (see tessera bench --help)"));
 }
 
+std::string bench_part_help(const CommandSyntax& syntax, const CommandLine& line) {
+  std::vector<std::string> folders;
+  if (line.has("plugin-dir")) folders.push_back(line.value("plugin-dir"));
+  std::string text = help_of(syntax);
+  if (line.value("comm", kAutoCommunicator) != kAutoCommunicator)
+    text += plugin_options_help(PluginKind::communicator, line.value("comm"), folders);
+  if (line.has("device")) text += plugin_options_help(PluginKind::device, line.value("device"), folders);
+  return text;
+}
+
 std::vector<PluginFlag> take_plugin_flags(std::vector<std::string>& arguments) {
   std::vector<PluginFlag> flags;
   std::vector<std::string> others;

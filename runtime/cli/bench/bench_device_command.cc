@@ -166,7 +166,7 @@ int bench_device_command(std::span<const std::string> arguments) {
   const std::vector<PluginFlag> options = take_plugin_flags(words);
   const CommandLine line(kSyntax, words);
   if (line.wants_help()) {
-    std::cout << help_of(kSyntax);
+    std::cout << bench_part_help(kSyntax, line);
     return 0;
   }
   const DeviceBench bench = read_bench(line);
