@@ -87,6 +87,7 @@ int bench_disk_command(std::span<const std::string> arguments) {
   options.folders = folders_of(line.words()[0]);
   options.engine = static_cast<IoEngine>(parse_choice("io", line.value("io", "auto"), kIoEngineChoices));
   options.check = line.has("check");
+  options.flag = "";
   options.timeout_ms = kTimeoutMs;
   const uint64_t chunk_bytes = parse_bytes("chunk", line.value("chunk", "16MiB"));
   const uint64_t checkpoint_bytes = parse_bytes("checkpoint-size", line.value("checkpoint-size", "256MiB"));
