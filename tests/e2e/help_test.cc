@@ -52,6 +52,13 @@ TEST(Help, HasAUsageLineAndAtMost80Columns) {
   }
 }
 
+TEST(Help, BreaksACommandBeforeAFlag) {
+  using host::wrapped_command;
+  EXPECT_EQ(wrapped_command("run --a 1 --b 2", 15), "run --a 1 --b 2");
+  EXPECT_EQ(wrapped_command("run --a 1 --b 2", 14, 2), "run --a 1 \\\n  --b 2");
+  EXPECT_EQ(wrapped_command("run --a 1 --b 2 --c 3", 12), "run --a 1 \\\n--b 2 --c 3");
+}
+
 TEST(Help, HasEveryFlagAndMarksThoseThatAreRequired) {
   const std::vector<std::pair<FlagSet, Words>> commands = {{FlagSet::train, {"train", "--help"}},
                                                            {FlagSet::plan, {"plan", "--help"}},

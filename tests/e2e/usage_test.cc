@@ -63,6 +63,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"DeviceMemory", bad_flag("--device-memory=lots"), {"device-memory", "lots", "2GiB"}},
         Case{"ZeroBatch", bad_flag("--batch-size=0"), {"batch-size"}},
         Case{"UnknownStrategy", bad_flag("--strategy=fsdq"), {"fsdq", "ddp"}},
+        Case{"PluginFile",
+             bad_flag("--strategy=ddp.so"),
+             {"--strategy ddp.so is a file's name without a folder; give the path, such as ./ddp.so, or the name"}},
         Case{"OffloadPolicy", bad_flag("--offload=cpu"), {"plugin cpu for --offload was not found"}},
         Case{"Float8", bad_flag("--dtype=float8"), {"float32", "bf16", "fp16"}},
         Case{"Recompute", bad_flag("--recompute=every=5"), {"--recompute every=5", "4 blocks"}},
@@ -156,13 +159,18 @@ TEST(PluginOptions, OfStrategiesOnAxesOfOneRankAreAccepted) {
 }
 
 TEST(Usage, AnAddressForRanksThatAreNotLaunchedIsSaidToHaveNoEffect) {
-  const std::string warning = "TESSERA_STORE_ADDR has no effect: ranks of --nproc and --mesh meet on this machine";
-  for (const char* nproc : {"--nproc=1", "--nproc=2"}) {
-    Command run(train({"--steps=1", nproc}), {{"TESSERA_STORE_ADDR", "node0:29500"}});
-    const CommandResult result = run.wait();
+  const std::string warning = "TESSERA_STORE_ADDR has no effect: ";
+  const auto log_of = [](const char* nproc, std::map<std::string, std::string> environment) {
+    environment["TESSERA_STORE_ADDR"] = "node0:29500";
+    const CommandResult result = Command(train({"--steps=1", nproc}), environment).wait();
     EXPECT_EQ(result.exit_code, 0) << result.err;
-    EXPECT_EQ(result.err.find(warning) != std::string::npos, nproc[8] == '2') << result.err;
-  }
+    return result.err;
+  };
+  const std::string one = log_of("--nproc=1", {}), two = log_of("--nproc=2", {});
+  EXPECT_NE(one.find(warning + "this job has one rank"), std::string::npos) << one;
+  EXPECT_NE(two.find(warning + "ranks of --nproc and --mesh meet on this machine"), std::string::npos) << two;
+  const std::string launched = log_of("--nproc=1", {{"TESSERA_RANK", "0"}, {"TESSERA_WORLD_SIZE", "1"}});
+  EXPECT_EQ(launched.find(warning), std::string::npos) << launched;
 }
 
 TEST(Usage, ControlCharactersDoNotReachTheTerminal) {

@@ -376,9 +376,6 @@ TEST(Help, WrapsWords) {
   EXPECT_EQ(wrapped("one two three", 9, 2), "one two\n  three");
   EXPECT_EQ(wrapped("a much-too-long-word b", 6), "a\nmuch-too-long-word\nb");
   EXPECT_EQ(wrapped(""), "");
-  EXPECT_EQ(wrapped_command("run --a 1 --b 2", 15), "run --a 1 --b 2");
-  EXPECT_EQ(wrapped_command("run --a 1 --b 2", 14, 2), "run --a 1 \\\n  --b 2");
-  EXPECT_EQ(wrapped_command("run --a 1 --b 2 --c 3", 12), "run --a 1 \\\n--b 2 --c 3");
 }
 
 TEST(Help, HasTwoColumns) {
