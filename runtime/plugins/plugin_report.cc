@@ -112,15 +112,15 @@ fs::path find_any(const std::string& name, const std::vector<fs::path>& folders)
                    TSR_E_NOT_FOUND);
 }
 
-/// The kind and the name of one, in columns that are as wide as those of all need.
+constexpr size_t kKindColumns = 14;  // of the longest, "communicator"
+
+/// The kind and the name of one, in columns that the names of all fit into.
 std::string row_of(const PluginCandidate& plugin, const std::vector<PluginCandidate>& all) {
-  size_t kind_columns = 0, name_columns = 0;
-  for (const PluginCandidate& one : all) {
-    kind_columns = std::max(kind_columns, std::string_view(to_string(one.kind)).size() + 2);
+  size_t name_columns = 0;
+  for (const PluginCandidate& one : all)
     name_columns = std::max(name_columns, one.name.size() + 2);
-  }
   std::string kind(to_string(plugin.kind)), name = plugin.name;
-  kind.resize(kind_columns, ' ');
+  kind.resize(kKindColumns, ' ');
   name.resize(name_columns, ' ');
   return kind + name;
 }
