@@ -100,13 +100,17 @@ std::vector<FlagText> flag_texts(const CommandSyntax& syntax) {
   return texts;
 }
 
+HelpText help_text(const CommandSyntax& syntax) {
+  HelpText text{std::string(syntax.usage.substr(syntax.usage.find("tessera"))), std::string(syntax.what), {}};
+  if (!syntax.example.empty()) text.examples.emplace_back(syntax.example);
+  return text;
+}
+
 std::string help_of(const CommandSyntax& syntax) {
-  std::vector<FlagText> flags;
-  for (const CommandFlag& flag : all_flags(syntax))
-    flags.push_back({"Flags", std::string(flag.name), std::string(flag.value), std::string(flag.help), ""});
-  const std::string example =
-      syntax.example.empty() ? "" : concat("\nExample:\n  ", wrapped(syntax.example, kHelpColumns, 6), "\n");
-  return concat(wrapped(syntax.usage, kHelpColumns, 7), "\n\n", wrapped(syntax.what), "\n", example, flag_rows(flags));
+  std::vector<FlagText> flags = flag_texts(syntax);
+  for (FlagText& flag : flags)
+    flag.group = "Flags";
+  return help_of(help_text(syntax), flags);
 }
 
 }  // namespace tessera::host

@@ -52,6 +52,8 @@ class CommandLine {
 
 /// Its flags, with --help.
 std::vector<FlagText> flag_texts(const CommandSyntax& syntax);
+/// What its help has besides them.
+HelpText help_text(const CommandSyntax& syntax);
 
 /// Usage, sentence, example and flags, in 80 columns.
 std::string help_of(const CommandSyntax& syntax);

@@ -11,6 +11,7 @@
 #include "cli/bench/bench_commands.h"
 #include "cli/commands.h"
 #include "config/help/flag_help.h"
+#include "model/architectures.h"
 
 namespace tessera::host {
 namespace {
@@ -27,6 +28,16 @@ int run(Arguments arguments, const Argv&) {
 template <FlagSet set>
 std::vector<FlagText> of_set() {
   return flag_texts(set);
+}
+
+template <FlagSet set>
+HelpText help_of_set() {
+  return help_text(set, models_help());
+}
+
+template <const CommandSyntax& (*syntax)()>
+HelpText help_of_syntax() {
+  return help_text(syntax());
 }
 
 template <const CommandSyntax& (*syntax)()>
@@ -51,45 +62,36 @@ std::vector<FlagText> of_bench() {
   return texts;
 }
 
-/// These two commands read their few arguments themselves.
-std::vector<FlagText> of_inspect() {
-  return {{"", "json", "", "print one JSON object", ""},
-          {"", "quick", "", "skip the files of tensors", ""},
-          {"", "help", "", "print the usage", ""}};
-}
-
-std::vector<FlagText> of_plugins() {
-  return {{"", "json", "", "print JSON", ""},
-          {"", "plugin-dir", "FOLDER", "search this folder for plugins too", "", false, true},
-          {"", "help", "", "print the usage", ""}};
-}
-
 std::vector<FlagText> none() {
   return {};
 }
 
 constexpr Subcommand kCommands[] = {
-    {"train", "", "train a model", train_command, of_set<FlagSet::train>},
-    {"eval", "FOLDER", "evaluate a model on data", eval_command, of_set<FlagSet::eval>},
-    {"generate", "FOLDER", "continue a text with a model", run<generate_command>, of_syntax<generate_syntax>},
+    {"train", "", "train a model", train_command, of_set<FlagSet::train>, help_of_set<FlagSet::train>},
+    {"eval", "FOLDER", "evaluate a model on data", eval_command, of_set<FlagSet::eval>, help_of_set<FlagSet::eval>},
+    {"generate", "FOLDER", "continue a text with a model", run<generate_command>, of_syntax<generate_syntax>,
+     help_of_syntax<generate_syntax>},
     {"convert", "FOLDER OUT", "write a model for Hugging Face transformers", run<convert_command>,
-     of_syntax<convert_syntax>},
-    {"plan", "", "show what a run would need, without running it", run<plan_command>, of_set<FlagSet::plan>},
+     of_syntax<convert_syntax>, help_of_syntax<convert_syntax>},
+    {"plan", "", "show what a run would need, without running it", run<plan_command>, of_set<FlagSet::plan>,
+     help_of_set<FlagSet::plan>},
     {"inspect", "CHECKPOINT", "show what is in a checkpoint, and compare its checksums", run<inspect_command>,
-     of_inspect},
-    {"bench", "comm|device|disk|rates", "measure this machine, also for plan --rates", bench_command, of_bench},
+     inspect_flags, inspect_help},
+    {"bench", "comm|device|disk|rates", "measure this machine, also for plan --rates", bench_command, of_bench,
+     bench_help},
     {"doctor", "", "check this machine, and say how to fix what does not work", doctor_command,
-     of_syntax<doctor_syntax>},
+     of_syntax<doctor_syntax>, help_of_syntax<doctor_syntax>},
     {"trace", "FILE", "show where the time of a run went (train --profile)", run<trace_command>,
-     of_syntax<trace_syntax>},
+     of_syntax<trace_syntax>, help_of_syntax<trace_syntax>},
     {"report", "FOLDER", "make a web page of the record of a run (train --out)", run<report_command>,
-     of_syntax<report_syntax>},
+     of_syntax<report_syntax>, help_of_syntax<report_syntax>},
     {"plugins", "list|info NAME", "list the plugins, or describe one and its options", run<plugins_command>,
-     of_plugins},
+     plugins_flags, plugins_help},
     {"tokenize", "IN OUT", "turn text into tokens, with a tokenizer.json", run<tokenize_command>,
-     of_syntax<tokenize_syntax>},
-    {"completion", "bash|zsh", "print the completion script of this shell", run<completion_command>, none},
-    {"manual", "COMMAND", "print the manual page of a command, for man", run<manual_command>, none},
+     of_syntax<tokenize_syntax>, help_of_syntax<tokenize_syntax>},
+    {"completion", "bash|zsh", "print the completion script of this shell", run<completion_command>, none,
+     completion_help},
+    {"manual", "COMMAND", "print the manual page of a command, for man", run<manual_command>, none, manual_help},
 };
 
 }  // namespace

@@ -16,8 +16,10 @@ struct Subcommand {
   std::string_view what;      ///< for one line of the help
   /// Takes the arguments after the name, and all of argv; returns the exit code.
   int (*run)(std::span<const std::string> arguments, const std::vector<std::string>& argv);
-  /// By group; `bench` has those of each part.
+  /// By group; `bench` has those of each part, in groups that begin with "bench PART".
   std::vector<FlagText> (*flags)();
+  /// The rest of its help.
+  HelpText (*help)();
 };
 
 /// In the order of the help.

@@ -1,8 +1,8 @@
 // The commands of `tessera`, each implemented in a file of its name: train_command.cc (and eval), plan_command.cc,
 // inspect_command.cc, plugins_command.cc, bench/bench_command.cc, doctor_command.cc, tokenize_command.cc,
-// generate_command.cc, convert_command.cc, trace_command.cc, report_command.cc, completion_command.cc (and manual).
-// command_table.h lists them. A command takes the arguments after its name and returns the exit code: 0 success, 1 the
-// run failed. Wrong usage is thrown as UsageError, which becomes exit code 2.
+// generate_command.cc, convert_command.cc, trace_command.cc, report_command.cc, completion_command.cc,
+// manual_command.cc. command_table.h lists them. A command takes the arguments after its name and returns the exit
+// code: 0 success, 1 the run failed. Wrong usage is thrown as UsageError, which becomes exit code 2.
 #pragma once
 
 #include <span>
@@ -34,5 +34,14 @@ const CommandSyntax& tokenize_syntax();
 const CommandSyntax& doctor_syntax();
 const CommandSyntax& trace_syntax();
 const CommandSyntax& report_syntax();
+
+/// Of the commands that read their few arguments themselves: what their help has besides flags, and the flags.
+HelpText bench_help();
+HelpText inspect_help();
+HelpText plugins_help();
+HelpText completion_help();
+HelpText manual_help();
+std::vector<FlagText> inspect_flags();
+std::vector<FlagText> plugins_flags();
 
 }  // namespace tessera::host

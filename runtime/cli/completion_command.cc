@@ -1,11 +1,14 @@
-// `tessera completion bash|zsh` and `tessera manual COMMAND`: generated from the tables of commands and flags that
-// --help also uses. The build writes them to files for installation. In bash's script a flag with a value has a line,
-// and a command one with its words and flags; a value that the help calls FILE or PATH completes the names of files:
+// `tessera completion bash|zsh`: generated from the tables of commands and flags that --help also uses. The build
+// writes the scripts to files for installation. In bash's script a flag with a value has a line, and so has a command
+// (or a part of it, such as bench comm) with its words and flags; a value that the help calls FILE or FOLDER completes
+// the names of files or folders:
 //
-//     'train --recompute') mapfile -t COMPREPLY < <(compgen -W "none full attention" -- "$word"); return ;;
-//     'train --metrics') mapfile -t COMPREPLY < <(compgen -f -W "" -- "$word"); return ;;
-//     'train --comm') mapfile -t COMPREPLY < <(compgen -W "auto $(_tessera_plugins communicator)" -- "$word"); return
-//     ;; bench) words='comm device disk rates' flags='--rates --model ... ' ;;
+//     'train --recompute') _tessera_words "none full attention"; return ;;
+//     'train --save') mapfile -t COMPREPLY < <(compgen -d -W "" -- "$word"); return ;;
+//     'train --comm') _tessera_words "auto $(_tessera_plugins communicator)"; return ;;
+//     'bench comm') words="" flags='--comm --device --nproc ...' ;;
+//
+// Options of plugins, --fsdp.wrap, come from `tessera plugins info` when the tab is pressed.
 
 #include <algorithm>
 #include <iostream>
@@ -17,31 +20,33 @@
 #include "cli/commands.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
+#include "model/architectures.h"
 
 namespace tessera::host {
 namespace {
 
-std::string names_of_commands() {
-  std::string names;
-  for (const Subcommand& command : commands())
-    names += concat(names.empty() ? "" : " ", command.name);
-  return names;
+constexpr std::string_view kAnyKind = "any";
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words)
+    text += (text.empty() ? "" : " ") + word;
+  return text;
 }
 
-/// Each once: parts of a command may share some.
-std::vector<FlagText> flags_of(const Subcommand& command) {
-  std::vector<FlagText> flags;
-  for (FlagText& flag : command.flags())
-    if (std::ranges::find(flags, flag.name, &FlagText::name) == flags.end()) flags.push_back(std::move(flag));
-  return flags;
+std::string names_of_commands() {
+  std::vector<std::string> names;
+  for (const Subcommand& command : commands())
+    names.emplace_back(command.name);
+  return joined(names);
 }
 
 /// The completions of a value that the help writes as `full|every=K|FILE`: its literal words, and whether it may be a
-/// file, or the name of a plugin.
+/// file or a folder, or the name of a plugin.
 struct Choices {
   std::string words;  ///< with a blank between them
-  bool is_file = false;
-  std::string plugin_kind = {};  ///< as `tessera plugins list` has it; empty: none
+  bool is_file = false, is_folder = false;
+  std::string plugin_kind = {};  ///< as `tessera plugins list` has it, or kAnyKind; empty: none
 };
 
 Choices choices_of(std::string_view value) {
@@ -50,8 +55,10 @@ Choices choices_of(std::string_view value) {
     const bool is_literal = part.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789.-_") == part.npos;
     if (part == "COMMAND") choices.words += names_of_commands();
     if (is_literal && !part.empty()) choices.words += concat(choices.words.empty() ? "" : " ", part);
-    for (const char* name : {"FILE", "FOLDER", "PATH", "CHECKPOINT", "IN"})
+    for (const char* name : {"FILE", "PATH", "IN"})
       choices.is_file |= part.starts_with(name);
+    for (const char* name : {"FOLDER", "CHECKPOINT"})
+      choices.is_folder |= part.starts_with(name);
   }
   return choices;
 }
@@ -63,12 +70,53 @@ Choices choices_of(const FlagText& flag) {
   if (const auto kind = std::ranges::find(kKinds, flag.name, [](const auto& k) { return k.first; });
       kind != std::end(kKinds))
     choices.plugin_kind = kind->second;
+  if (flag.name == "model") choices.words = joined(model_names());
   return choices;
 }
 
-/// The first of a command's words.
-Choices first_word(const Subcommand& command) {
-  return choices_of(std::string_view(command.operands).substr(0, command.operands.find(' ')));
+/// A command, or a part of one, as the scripts complete it.
+struct Completed {
+  std::string name;  ///< "train", "bench comm"
+  Choices first;     ///< the first word after it
+  std::vector<FlagText> flags;
+};
+
+/// Those of the part, such as "bench comm", and those of all parts.
+std::vector<FlagText> flags_of(const Subcommand& command, const std::string& part) {
+  std::vector<FlagText> flags;
+  for (FlagText& flag : command.flags()) {
+    const std::string group = flag.group.substr(0, flag.group.find(':'));
+    if (group == part || !group.starts_with(concat(command.name, " "))) flags.push_back(std::move(flag));
+  }
+  return flags;
+}
+
+/// `bench comm|device|disk|rates` has parts: each choice of the first word. Commands without flags need none.
+bool has_parts(const Subcommand& command) {
+  const std::string_view first = command.operands.substr(0, command.operands.find(' '));
+  return !choices_of(first).words.empty() && !command.flags().empty();
+}
+
+std::vector<Completed> completed_commands() {
+  std::vector<Completed> all = {{"help", choices_of("COMMAND"), {}}};
+  for (const Subcommand& command : commands()) {
+    const Choices first = choices_of(command.operands.substr(0, command.operands.find(' ')));
+    all.push_back({std::string(command.name), first, flags_of(command, "")});
+    if (!has_parts(command)) continue;
+    for (const std::string_view part : split(first.words, ' ')) {
+      const std::string name = concat(command.name, " ", part);
+      all.push_back({name, {}, flags_of(command, name)});
+      if (part == "info") all.back().first.plugin_kind = kAnyKind;
+    }
+  }
+  return all;
+}
+
+std::string names_with_parts() {
+  std::string names;
+  for (const Subcommand& command : commands())
+    if (has_parts(command)) names += concat(names.empty() ? "" : "|", command.name);
+  return names;
 }
 
 std::string replaced(std::string_view text, char what, std::string_view by) {
@@ -78,45 +126,75 @@ std::string replaced(std::string_view text, char what, std::string_view by) {
   return result;
 }
 
-// Bash cuts words at "=", so "--flag=va" is three words: "before" is then two words back.
-constexpr std::string_view kBashHead = R"(# bash completion for tessera, written by `tessera completion bash`
+// Bash cuts words at "=", so "--flag=va" is three words, and "--strategy pp=a,dp=b" has two more of them: the flag is
+// found by going back over all.
+constexpr std::string_view kBashHead = R"sh(# bash completion for tessera, written by `tessera completion bash`
 _tessera_plugins() {
   local kind name path
   "${COMP_WORDS[0]}" plugins list 2>/dev/null | while read -r kind name path; do
-    [ "$kind" != "$1" ] || echo "$name"
+    [ "$kind" != "$1" ] && [ "$1" != any ] || echo "$name"
   done
 }
+_tessera_words() {
+  local list=
+  [[ $word != *,* ]] || list=${word%,*},
+  mapfile -t COMPREPLY < <(compgen -P "$list" -W "$1" -- "${word##*,}")
+}
 _tessera() {
-  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} words flags i
-  if [ "$word" = = ]; then word=
-  elif [ "$before" = = ]; then before=${COMP_WORDS[COMP_CWORD-2]}; fi
-)";
+  local word=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]} first=2 i=$COMP_CWORD before words flags
+  if [ "$word" = = ]; then word= i=$((i + 1)); fi
+  while [ "$i" -gt 1 ] && [ "${COMP_WORDS[i-1]}" = = ]; do i=$((i - 2)); done
+  before=${COMP_WORDS[i-1]}
+  if [ "$i" -lt "$COMP_CWORD" ] && [[ ${COMP_WORDS[i]} = -* ]]; then before=${COMP_WORDS[i]}; fi
+  if [[ $word = --*.* ]]; then
+    flags=${word#--}
+    flags=$("${COMP_WORDS[0]}" plugins info "${flags%%.*}" 2>/dev/null | sed -n 's/^  \(--[^ ]*\).*/\1/p')
+    mapfile -t COMPREPLY < <(compgen -W "$flags" -- "$word")
+    return
+  fi
+)sh";
+constexpr std::string_view kBashTail = R"sh(  esac
+  if [ "${word:0:1}" = - ]; then
+    mapfile -t COMPREPLY < <(compgen -W "$flags" -- "$word")
+  elif [ "$COMP_CWORD" = "$first" ] && [ -n "$words" ]; then
+    mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
+  elif [ "$i" = "$COMP_CWORD" ]; then
+    mapfile -t COMPREPLY < <(compgen -f -- "$word")
+  fi
+}
+complete -o filenames -F _tessera tessera
+)sh";
+
+/// In double quotes: the words, and the names of plugins as they are when it is evaluated.
+std::string bash_words(const Choices& choices) {
+  const std::string blank = choices.words.empty() || choices.plugin_kind.empty() ? "" : " ";
+  return concat("\"", choices.words, blank,
+                choices.plugin_kind.empty() ? "" : concat("$(_tessera_plugins ", choices.plugin_kind, ")"), "\"");
+}
 
 /// A flag's value is completed after a space and after '='.
+std::string bash_value(const Choices& choices) {
+  if (!choices.is_file && !choices.is_folder) return concat("_tessera_words ", bash_words(choices));
+  return concat("mapfile -t COMPREPLY < <(compgen ", choices.is_file ? "-f" : "-d", " -W ", bash_words(choices),
+                " -- \"$word\")");
+}
+
 std::string bash_completion() {
   std::string text(kBashHead), flags;
   text += concat("  if [ \"$COMP_CWORD\" = 1 ]; then\n    mapfile -t COMPREPLY < <(compgen -W '", names_of_commands(),
-                 " --help --version' -- \"$word\")\n    return\n  fi\n  case \"$command $before\" in\n");
-  for (const Subcommand& command : commands()) {
-    flags += concat("    ", command.name, ") words='", first_word(command).words, "' flags='");
-    for (const FlagText& flag : flags_of(command)) {
+                 " --help --version' -- \"$word\")\n    return\n  fi\n  case $command in\n    ", names_with_parts(),
+                 ") [ \"$COMP_CWORD\" = 2 ] || { command+=\" ${COMP_WORDS[2]}\" first=3; } ;;\n  esac\n"
+                 "  case \"$command $before\" in\n");
+  for (const Completed& command : completed_commands()) {
+    flags += concat("    '", command.name, "') words=", bash_words(command.first), " flags='");
+    for (const FlagText& flag : command.flags) {
       flags += concat("--", flag.name, " ");
-      if (flag.value.empty()) continue;
-      const Choices choices = choices_of(flag);
-      const std::string plugins =
-          choices.plugin_kind.empty() ? "" : concat(" $(_tessera_plugins ", choices.plugin_kind, ")");
-      text += concat("    '", command.name, " --", flag.name, "') mapfile -t COMPREPLY < <(compgen ",
-                     choices.is_file ? "-f " : "", "-W \"", choices.words, plugins, "\" -- \"$word\"); return ;;\n");
+      if (!flag.value.empty())
+        text += concat("    '", command.name, " --", flag.name, "') ", bash_value(choices_of(flag)), "; return ;;\n");
     }
     flags += "' ;;\n";
   }
-  return text + "  esac\n  case $command in\n" + flags +
-         "  esac\n"
-         "  if [ \"${word:0:1}\" = - ]; then\n    mapfile -t COMPREPLY < <(compgen -W \"$flags\" -- \"$word\")\n"
-         "  elif [ \"$COMP_CWORD\" = 2 ] && [ -n \"$words\" ]; then\n"
-         "    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$word\")\n"
-         "  else\n    mapfile -t COMPREPLY < <(compgen -f -- \"$word\")\n  fi\n}\n"
-         "complete -o filenames -F _tessera tessera\n";
+  return concat(text, "  esac\n  case $command in\n", flags, kBashTail);
 }
 
 /// Text inside '[...]' of an argument of _arguments, which is in single quotes itself.
@@ -125,44 +203,68 @@ std::string zsh_quoted(std::string_view text) {
                   ':', "\\:");
 }
 
-/// ":what:(a b)", ":what:_files", ":what:_tessera_plugins device", or several as alternatives.
+/// ":what:(a b)", ":what:_files", ":what:_tessera_plugins device", or several as alternatives. The blank before
+/// _alternative keeps _arguments from giving it options, and a ':' inside of it must not end the action.
 std::string zsh_action(std::string_view what, const Choices& choices) {
   std::vector<std::pair<std::string_view, std::string>> actions;  // what is completed, and how
-  if (!choices.words.empty()) actions.emplace_back("words:word", concat("(", choices.words, ")"));
-  if (choices.is_file) actions.emplace_back("files:file", "_files");
+  if (!choices.words.empty()) actions.emplace_back("words\\:word", concat("(", choices.words, ")"));
+  if (choices.is_file || choices.is_folder)
+    actions.emplace_back("files\\:file", choices.is_file ? "_files" : "_files -/");
   if (!choices.plugin_kind.empty())
-    actions.emplace_back("plugins:plugin", concat("_tessera_plugins ", choices.plugin_kind));
+    actions.emplace_back("plugins\\:plugin", concat("_tessera_plugins ", choices.plugin_kind));
   std::string text = actions.empty() ? " " : actions.front().second;
   if (actions.size() > 1) {
-    text = "_alternative";
+    text = " _alternative";
     for (const auto& [tag, action] : actions)
-      text += concat(" \"", tag, ":", action, "\"");
+      text += concat(" \"", tag, "\\:", action, "\"");
   }
   return concat(":", zsh_quoted(what), ":", text);
 }
 
+// The last argument of _tessera_plugins is the kind; those before it are of compadd. What comes before a ',' or '=' of
+// a value, such as dp=, is not part of the name.
+constexpr std::string_view kZshHead = R"sh(#compdef tessera
+# zsh completion, written by `tessera completion zsh`
+_tessera_plugins() {
+  local kind name path_; local -a names
+  $program plugins list 2>/dev/null | while read -r kind name path_; do
+    [[ $kind != $argv[-1] && any != $argv[-1] ]] || names+=$name
+  done
+  compset -P '*[,=]'
+  compadd "${(@)argv[1,-2]}" -- $names
+}
+_tessera() {
+  local program=$words[1]
+  if [[ $PREFIX = --*.* && $PREFIX != *=* ]]; then
+    local -a options
+    options=(${(f)"$($program plugins info ${${PREFIX#--}%%.*} 2>/dev/null | sed -n 's/^  \(--[^ ]*\).*/\1/p')"})
+    compadd -S = -- $options
+    return
+  fi
+  if (( CURRENT == 2 )); then
+    local -a commands
+    commands=(
+)sh";
+
 std::string zsh_completion() {
-  std::string text =
-      "#compdef tessera\n# zsh completion, written by `tessera completion zsh`\n_tessera_plugins() {\n"
-      "  local kind name path_; local -a names\n"
-      "  $program plugins list 2>/dev/null | while read -r kind name path_; do\n"
-      "    [[ $kind != $argv[-1] ]] || names+=$name\n  done\n"
-      "  compadd \"${(@)argv[1,-2]}\" -- $names\n}\n"
-      "_tessera() {\n  local program=$words[1]\n"
-      "  if (( CURRENT == 2 )); then\n    local -a commands\n    commands=(\n";
+  std::string text(kZshHead);
   for (const Subcommand& command : commands())
     text += concat("      '", command.name, ":", zsh_quoted(command.what), "'\n");
-  text +=
+  text += concat(
       "    )\n    _describe command commands\n    return\n  fi\n  local command=$words[2]\n  shift words\n"
-      "  (( CURRENT-- ))\n  case $command in\n";
-  for (const Subcommand& command : commands()) {
-    text += concat("    ", command.name, ") _arguments");
-    for (const FlagText& flag : flags_of(command)) {
+      "  (( CURRENT-- ))\n  if [[ $command = (",
+      names_with_parts(),
+      ") ]] && (( CURRENT > 2 )); then\n    command+=\" $words[2]\"\n    shift words\n    (( CURRENT-- ))\n  fi\n"
+      "  case $command in\n");
+  for (const Completed& command : completed_commands()) {
+    text += concat("    '", command.name, "') _arguments");
+    for (const FlagText& flag : command.flags) {
       const std::string value = flag.value.empty() ? "" : zsh_action(flag.value, choices_of(flag));
       text += concat(" \\\n      '", flag.is_repeatable ? "*" : "", "--", flag.name, value.empty() ? "" : "=", "[",
                      zsh_quoted(flag.help), "]", value, "'");
     }
-    if (const Choices first = first_word(command); !first.words.empty())
+    const Choices& first = command.first;
+    if (!first.words.empty() || !first.plugin_kind.empty())
       text += concat(" \\\n      '1", zsh_action("word", first), "'");
     text += " \\\n      '*:file:_files' ;;\n";
   }
@@ -170,60 +272,21 @@ std::string zsh_completion() {
          "  esac\n}\nif [ \"$funcstack[1]\" = _tessera ]; then _tessera \"$@\"; else compdef _tessera tessera; fi\n";
 }
 
-/// Text in roff: dashes print as ASCII hyphens, and no line is taken for a request.
-std::string roff(std::string_view text) {
-  const std::string escaped = replaced(replaced(text, '\\', "\\e"), '-', "\\-");
-  return escaped.starts_with('.') || escaped.starts_with('\'') ? "\\&" + escaped : escaped;
-}
-
-std::string page_head(const std::string& name, std::string_view what) {
-  return concat(".TH ", roff(name), " 1 \"\" \"tessera ", TESSERA_VERSION, "\"\n.SH NAME\n", roff(name), " \\- ",
-                roff(what), "\n");
-}
-
-std::string manual_of(const Subcommand& command) {
-  std::string text = page_head(concat("tessera-", command.name), command.what);
-  text += concat(".SH SYNOPSIS\n\\fBtessera ", command.name, "\\fR ", roff(command.operands),
-                 command.flags().empty() ? "" : " [flags]", "\n");
-  std::string group = "Flags";
-  if (!command.flags().empty()) text += ".SH FLAGS\n";
-  for (const FlagText& flag : command.flags()) {
-    if (!flag.group.empty() && flag.group != group) text += concat(".SS ", roff(group = flag.group), "\n");
-    text += concat(".TP\n\\fB", roff("--" + flag.name), "\\fR", flag.value.empty() ? "" : " ", roff(flag.value), "\n",
-                   roff(flag.help));
-    if (!flag.default_value.empty()) text += concat(" (default ", roff(flag.default_value), ")");
-    text += flag.is_required ? " (required)\n" : "\n";
-  }
-  return text + ".SH SEE ALSO\n.BR tessera (1)\n";
-}
-
-std::string manual_of_all() {
-  std::string text = page_head("tessera", "trains models on many ranks");
-  text += ".SH SYNOPSIS\n.B tessera\nCOMMAND [flags]\n.SH COMMANDS\n";
-  for (const Subcommand& command : commands())
-    text += concat(".TP\n\\fB", command.name, "\\fR ", roff(command.operands), "\n", roff(command.what), "; ",
-                   roff(concat("tessera-", command.name)), "(1)\n");
-  return text + ".SH EXIT STATUS\n0 success, 1 the run failed, 2 wrong usage, 128 + N ended by signal N\n";
-}
-
-constexpr std::string_view kCompletionHelp =
-    "usage: tessera completion bash|zsh\n\n"
-    "Prints the completion script of this shell. For this shell alone:\n"
-    "  source <(tessera completion bash)\n";
-constexpr std::string_view kManualHelp =
-    "usage: tessera manual [COMMAND]\n\n"
-    "Prints the manual page of a command, or that of tessera, for man:\n"
-    "  tessera manual train | man -l -\n";
-
 bool asks_for_help(std::span<const std::string> arguments) {
   return arguments.size() == 1 && (arguments[0] == "--help" || arguments[0] == "-h");
 }
 
 }  // namespace
 
+HelpText completion_help() {
+  return {"tessera completion bash|zsh",
+          "Prints the completion script of this shell. The example completes in this shell alone.",
+          {"source <(tessera completion bash)"}};
+}
+
 int completion_command(std::span<const std::string> arguments) {
   if (asks_for_help(arguments)) {
-    std::cout << kCompletionHelp;
+    std::cout << help_of(completion_help(), {});
     return 0;
   }
   const std::string shell = arguments.empty() ? "" : arguments[0];
@@ -234,22 +297,6 @@ int completion_command(std::span<const std::string> arguments) {
                                                    : concat(", not '", shell, "'"),
                             "; give tessera completion bash"));
   std::cout << (shell == "bash" ? bash_completion() : zsh_completion());
-  return 0;
-}
-
-int manual_command(std::span<const std::string> arguments) {
-  if (asks_for_help(arguments)) {
-    std::cout << kManualHelp;
-    return 0;
-  }
-  const std::string name = arguments.empty() ? "tessera" : arguments[0];
-  const auto command = std::ranges::find(commands(), name, &Subcommand::name);
-  if (arguments.size() > 1)
-    throw UsageError("tessera manual prints the page of one command; give one name, or none for the page of tessera");
-  if (name != "tessera" && command == commands().end())
-    throw UsageError(concat("tessera has no command '", name, "'; give one of ", names_of_commands(),
-                            ", or none for the page of tessera"));
-  std::cout << (name == "tessera" ? manual_of_all() : manual_of(*command));
   return 0;
 }
 

@@ -41,7 +41,7 @@ constexpr CommandSyntax kSyntax = {
     "Checks this machine: processor, memory, limits, plugins, devices, communicators, clock and which machines it can "
     "reach, with one sentence on how to fix each problem. Under a launcher every rank connects to every other. The "
     "exit code is 0 if training on the CPU works, else 1.",
-    kFlags, 0};
+    kFlags, 0, "tessera doctor --peers node1,node2"};
 
 constexpr int64_t kMeetMs = 60'000;
 

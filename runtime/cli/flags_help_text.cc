@@ -39,10 +39,12 @@ std::vector<std::pair<PluginKind, std::string>> named_plugins(const TrainConfig&
   return named;
 }
 
-std::string options_of(PluginKind kind, const std::string& name, const TrainConfig& config) {
+}  // namespace
+
+std::string plugin_options_help(PluginKind kind, const std::string& name, const std::vector<std::string>& plugin_dirs) {
   const std::string title = concat("\nOptions of ", flag_of(kind), " ", printable(name), ":\n");
   try {
-    const LoadedPlugin plugin = load_plugin(kind, name, plugin_folders(config.plugin_dirs), Log(LogLevel::off));
+    const LoadedPlugin plugin = load_plugin(kind, name, plugin_folders(plugin_dirs), Log(LogLevel::off));
     const std::string options = options_help(plugin);
     return title + (options.empty() ? "  none\n" : options);
   } catch (const Error& error) {
@@ -50,13 +52,11 @@ std::string options_of(PluginKind kind, const std::string& name, const TrainConf
   }
 }
 
-}  // namespace
-
 std::string flags_help_text(const ParsedFlags& flags) {
   std::string text = flags_help(flags.set, models_help());
   const auto named = named_plugins(flags.config);
   for (const auto& [kind, name] : named)
-    text += options_of(kind, name, flags.config);
+    text += plugin_options_help(kind, name, flags.config.plugin_dirs);
   if (!named.empty()) return text;
   return text + "\n" +
          wrapped(

@@ -7,6 +7,8 @@
 //
 // A vocabulary may be larger than what has a text: models pad it to a round number. Such tokens are never drawn.
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -62,6 +64,52 @@ constexpr std::string_view kEndOfText = "<|endoftext|>";
 constexpr int64_t kMost = int64_t{1} << 40;
 constexpr int64_t kMaxSeed = std::numeric_limits<int64_t>::max();
 
+/// Bytes at the end of `text` that begin a UTF-8 character whose other bytes are yet to come.
+size_t unfinished_bytes(std::string_view text) {
+  for (size_t i = 1; i <= std::min<size_t>(3, text.size()); ++i) {
+    const auto byte = static_cast<unsigned char>(text[text.size() - i]);
+    if ((byte & 0xc0) == 0x80) continue;
+    const size_t num_bytes = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1;
+    return num_bytes > i ? i : 0;
+  }
+  return 0;
+}
+
+/// Standard output for text that a model made. A terminal would obey its control characters, so there all but ends of
+/// lines and tabs are escaped (\x1b); files and pipes get the bytes as they are.
+class TextOutput {
+ public:
+  void write(std::string_view bytes) {
+    if (is_terminal_) {
+      pending_ += bytes;
+      show(pending_.size() - unfinished_bytes(pending_));
+    } else {
+      std::cout << bytes;
+    }
+    std::cout.flush();
+  }
+
+  void finish() {
+    show(pending_.size());
+    std::cout << std::endl;
+  }
+
+ private:
+  /// The first bytes of pending_, which go.
+  void show(size_t num_bytes) {
+    std::string_view text = std::string_view(pending_).substr(0, num_bytes);
+    while (!text.empty()) {
+      const size_t end = std::min(text.find_first_of("\n\t"), text.size());
+      std::cout << printable(text.substr(0, end)) << text.substr(end, 1);
+      text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    pending_.erase(0, num_bytes);
+  }
+
+  const bool is_terminal_ = ::isatty(STDOUT_FILENO) == 1;
+  std::string pending_;  // of a terminal: the beginning of a character
+};
+
 /// How tokens are read from the prompt and shown.
 class TokenText {
  public:
@@ -98,14 +146,15 @@ class TokenText {
 
   void show(int32_t token) {
     if (tokenizer_)
-      std::cout << tokenizer_->bytes_of(token);
+      output_.write(tokenizer_->bytes_of(token));
     else if (is_of_bytes())
-      std::cout << static_cast<char>(token);
+      output_.write(std::string(1, static_cast<char>(token)));
     else
-      std::cout << (num_shown_ > 0 ? " " : "") << token;
+      output_.write(concat(num_shown_ > 0 ? " " : "", token));
     ++num_shown_;
-    std::cout.flush();
   }
+
+  void finish() { output_.finish(); }
 
   /// The token after which nothing follows.
   bool is_end(int32_t token) const { return tokenizer_ && tokenizer_->bytes_of(token) == kEndOfText; }
@@ -144,6 +193,7 @@ class TokenText {
 
   const int64_t vocab_;
   std::optional<Tokenizer> tokenizer_;
+  TextOutput output_;
   int64_t num_shown_ = 0;
 };
 
@@ -215,7 +265,7 @@ int run(const CommandLine& line) {
   Sampler sampler(options);
   const auto start = std::chrono::steady_clock::now();
   const int64_t num_tokens = generate(generator, prompt, text, sampler, max_tokens);
-  std::cout << std::endl;
+  text.finish();
   if (!std::cout) return 0;
   const double ms = ms_since(start);
   log.info("generated ", counted(num_tokens, "token"), " after ", prompt.size(), " of the prompt, ",

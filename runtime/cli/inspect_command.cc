@@ -15,21 +15,9 @@
 namespace tessera::host {
 namespace {
 
-constexpr std::string_view kUsage = "usage: tessera inspect CHECKPOINT [--json] [--quick]";
-constexpr std::string_view kHelp =
-    "\n\n"
-    "CHECKPOINT is a step's folder, or the folder of --save, of which the newest is\n"
-    "shown. All checksums are compared; exit code 1 means that something is not what\n"
-    "was written.\n\n"
-    "Example:\n"
-    "  tessera inspect runs/mine\n\n"
-    "Flags:\n"
-    "  --json    print one JSON object\n"
-    "  --quick   read the index only, and compare no checksums of tensors\n"
-    "  --help    print this text\n";
-
+constexpr std::string_view kUsage = "tessera inspect CHECKPOINT [--json] [--quick]";
 [[noreturn]] void refuse(const std::string& what) {
-  throw UsageError(concat(what, "; ", kUsage));
+  throw UsageError(concat(what, "; usage: ", kUsage));
 }
 
 struct InspectFlags {
@@ -59,10 +47,23 @@ InspectFlags parse(std::span<const std::string> arguments) {
 
 }  // namespace
 
+HelpText inspect_help() {
+  return {std::string(kUsage),
+          "CHECKPOINT is a step's folder, or the folder of --save, of which the newest is shown. All checksums are "
+          "compared; exit code 1 means that something is not what was written.",
+          {"tessera inspect runs/mine"}};
+}
+
+std::vector<FlagText> inspect_flags() {
+  return {{"Flags", "json", "", "print one JSON object", ""},
+          {"Flags", "quick", "", "read the index only, and compare no checksums of tensors", ""},
+          {"Flags", "help", "", "print this text", ""}};
+}
+
 int inspect_command(std::span<const std::string> arguments) {
   const InspectFlags flags = parse(arguments);
   if (flags.help) {
-    std::cout << kUsage << kHelp;
+    std::cout << help_of(inspect_help(), inspect_flags());
     return 0;
   }
   const CheckpointChoice choice = choose_checkpoint(flags.checkpoint);

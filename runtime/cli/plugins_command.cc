@@ -6,27 +6,17 @@
 
 #include "base/concat.h"
 #include "cli/commands.h"
+#include "config/default_plugins.h"
 #include "config/usage_error.h"
 #include "plugins/plugin_report.h"
 
 namespace tessera::host {
 namespace {
 
-constexpr std::string_view kUsage = "usage: tessera plugins list|info NAME [--json] [--plugin-dir FOLDER]...";
-
-constexpr std::string_view kHelp =
-    "\n\n"
-    "Lists the plugins that can be named in flags, or describes one and its options.\n\n"
-    "Examples:\n"
-    "  tessera plugins list\n"
-    "  tessera plugins info cpu\n\n"
-    "Flags:\n"
-    "  --json                print JSON\n"
-    "  --plugin-dir FOLDER   search this folder for plugins too; may be repeated\n"
-    "  --help                print this text\n";
+constexpr std::string_view kUsage = "tessera plugins list|info NAME [--json] [--plugin-dir FOLDER]...";
 
 [[noreturn]] void refuse(const std::string& what) {
-  throw UsageError(concat(what, "; ", kUsage));
+  throw UsageError(concat(what, "; usage: ", kUsage));
 }
 
 struct PluginsFlags {
@@ -78,10 +68,22 @@ void check_words(const std::vector<std::string>& words) {
 
 }  // namespace
 
+HelpText plugins_help() {
+  return {std::string(kUsage),
+          "Lists the plugins that can be named in flags, or describes one and its options.",
+          {"tessera plugins list", concat("tessera plugins info ", kDefaultDevice)}};
+}
+
+std::vector<FlagText> plugins_flags() {
+  return {{"Flags", "json", "", "print JSON", ""},
+          {"Flags", "plugin-dir", "FOLDER", "search this folder for plugins too; may be repeated", "", false, true},
+          {"Flags", "help", "", "print this text", ""}};
+}
+
 int plugins_command(std::span<const std::string> arguments) {
   const PluginsFlags flags = parse(arguments);
   if (flags.help) {
-    std::cout << kUsage << kHelp;
+    std::cout << help_of(plugins_help(), plugins_flags());
     return 0;
   }
   check_words(flags.words);

@@ -30,7 +30,7 @@ constexpr CommandSyntax kSyntax = {"usage: tessera report FOLDER [--to FILE]",
                                    "norm, learning rate, speed and memory, the timeline of a step, configuration and "
                                    "environment. The run may still go "
                                    "on.",
-                                   kFlags, 1};
+                                   kFlags, 1, "tessera report runs/record --to page.html"};
 
 /// The files of the record: those that the page is made of, the logs of ranks and the events for TensorBoard.
 std::vector<JobInput> files_of(const std::string& folder) {

@@ -102,7 +102,8 @@ int tokenize_command(std::span<const std::string> arguments) {
   const Log log;
   if (num_valid < text.size())
     log.warning(in, " is not UTF-8 at byte ", num_valid, ": what is not was tokenized byte by byte");
-  log.info(in, ": ", text.size(), " bytes are ", tokens.size(), " tokens of ", tokenizer.num_tokens(), ", in ", out);
+  log.info(in, ": ", text.size(), " bytes are ", counted(tokens.size(), "token"), " of ", tokenizer.num_tokens(),
+           ", in ", out);
   return 0;
 }
 

@@ -17,7 +17,8 @@ const CommandSyntax kSyntax = {"usage: tessera trace FILE",
                                "communication hidden and exposed. "
                                "tessera plan --trace FILE, with the flags of the run, compares it with the plan.",
                                {},
-                               1};
+                               1,
+                               "tessera trace trace.json"};
 
 }  // namespace
 

@@ -143,12 +143,20 @@ void run_recorded(RankRecord& record, const std::function<void()>& run) {
   }
 }
 
-int train_alone(const RunFlags& flags) {
+/// An address that ranks would have met at, had a launcher started them.
+void warn_of_store_address(std::string_view why, const Log& log) {
+  if (std::getenv("TESSERA_STORE_ADDR"))
+    log.warning("TESSERA_STORE_ADDR has no effect: ", why,
+                "; to let ranks of several machines meet there, start them with a launcher (docs/launching.md)");
+}
+
+int train_alone(const RunFlags& flags, const RankEnvironment& environment) {
   announce_ending_signals();
   RunSignals signals(true);  // before plugins start threads
   RecordedLog recorded(flags, 0, 1);
   const Log& log = recorded.log;
   if (flags.print_config) return print_config(flags, 1, 1, log);
+  if (environment.source == kNoLauncher) warn_of_store_address("this job has one rank", log);
   const Job job = job_of(flags, 1, log);
   check_files(job, flags);
   const auto data = open_data(job, log);
@@ -213,10 +221,7 @@ int start_ranks(const RunFlags& flags, int num_ranks, const std::vector<std::str
   RecordedLog recorded(flags, 0, num_ranks);  // of rank 0, if ranks are threads
   const Log& log = recorded.log;
   if (flags.print_config) return print_config(flags, num_ranks, num_ranks, log);
-  if (std::getenv("TESSERA_STORE_ADDR"))
-    log.warning(
-        "TESSERA_STORE_ADDR has no effect: ranks of --nproc and --mesh meet on this machine; to let ranks of "
-        "several machines meet there, start them with a launcher (docs/launching.md)");
+  warn_of_store_address("ranks of --nproc and --mesh meet on this machine", log);
   LaunchRequest request{own_executable(), argv, num_ranks};
   {
     RunSignals signals(true);  // before plugins start threads
@@ -271,7 +276,7 @@ int run_ranks(FlagSet set, std::span<const std::string> arguments, const std::ve
   if (environment.world_size > 1) return train_as_rank_of(set, environment, arguments);
   const RunFlags flags = flags_of(set, arguments);
   const int num_ranks = ranks_to_start(requested_world(flags.config), environment);
-  return num_ranks <= 1 ? train_alone(flags) : start_ranks(flags, num_ranks, argv);
+  return num_ranks <= 1 ? train_alone(flags, environment) : start_ranks(flags, num_ranks, argv);
 }
 
 }  // namespace

@@ -85,7 +85,7 @@ class FileTokens : public TokenSource {
 
   std::string description() const override {
     const std::string count = shards_.size() == 1 ? "" : concat(shards_.size(), " shards, each: ");
-    return concat(path_, ": ", count, first_.format().name, " (", num_tokens(), " tokens)");
+    return concat(path_, ": ", count, first_.format().name, " (", counted(num_tokens(), "token"), ")");
   }
 
  private:

@@ -146,8 +146,14 @@ std::optional<ClockDifference> compare_clocks(int descriptor) {
   return best;
 }
 
+/// As --peers takes it: the colons of an IPv6 address are in brackets.
+std::string name_of(const Peer& peer) {
+  const bool has_colons = peer.host.find(':') != std::string::npos;
+  return concat(has_colons ? "[" : "", peer.host, has_colons ? "]" : "", ":", peer.port);
+}
+
 Finding connected(const Peer& peer, const std::string& section, int descriptor) {
-  const std::string name = concat(peer.host, ":", peer.port);
+  const std::string name = name_of(peer);
   const auto clocks = compare_clocks(descriptor);
   if (!clocks)
     return {section, name, Level::note, "reached; no tessera doctor answers there",
@@ -237,7 +243,7 @@ std::vector<Peer> parse_peers(const std::string& text) {
 }
 
 Finding examine_peer(const Peer& peer, const std::string& section) {
-  const std::string name = concat(peer.host, ":", peer.port);
+  const std::string name = name_of(peer);
   std::string reason;
   const Addresses addresses = look_up(peer, reason);
   if (!addresses)

@@ -239,7 +239,7 @@ RankEnvironment read_rank_environment(const Environment& environment, int parent
   RankEnvironment result;
   const Source* source = choose(reader);
   if (!source) {
-    result.source = "no launcher";
+    result.source = kNoLauncher;
     return result;
   }
   result.rank = *reader.number(source->rank);

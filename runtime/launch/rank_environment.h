@@ -16,6 +16,9 @@ using Environment = std::function<std::optional<std::string>(const std::string& 
 /// This process's.
 Environment process_environment();
 
+/// RankEnvironment::source where no variable names a rank.
+inline constexpr const char* kNoLauncher = "no launcher";
+
 struct RankEnvironment {
   int rank = 0;
   int world_size = 1;

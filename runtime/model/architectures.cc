@@ -25,12 +25,12 @@ std::vector<std::string> model_names() {
 }
 
 std::string models_help() {
-  std::string text = "\nModels (--model):\n";
+  std::string text;
   for (const ArchitectureFamily* family : architecture_families())
     text += concat("  ", family->help(), "\n");
   return text +
          "  a Hugging Face folder with config.json and, to start from weights,\n"
-         "  model.safetensors\n";
+         "    model.safetensors\n";
 }
 
 std::string model_types() {

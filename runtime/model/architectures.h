@@ -15,7 +15,7 @@ std::span<const ArchitectureFamily* const> architecture_families();
 
 /// The names of all sizes, of all families.
 std::vector<std::string> model_names();
-/// What `--model` may be, for --help: a line for each family, and one for folders.
+/// What `--model` may be, for --help: lines for each family, and for folders.
 std::string models_help();
 /// The families that read folders, by `model_type`: "\"a\"", or "\"a\" and \"b\"".
 std::string model_types();

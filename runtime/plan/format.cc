@@ -5,6 +5,7 @@
 #include "plan/format.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace tessera::host {
 
@@ -39,6 +40,21 @@ std::string joined(const std::vector<std::string>& words) {
   for (const std::string& word : words)
     text += (text.empty() ? "" : ", ") + word;
   return text;
+}
+
+std::string number_text(double number, int num_digits) {
+  const int magnitude = number > 0 ? static_cast<int>(std::floor(std::log10(number))) : 0;
+  std::string text = format("%.*f", std::max(0, num_digits - 1 - magnitude), number);
+  if (text.find('.') == text.npos) return text;
+  text.erase(text.find_last_not_of('0') + 1);
+  return text.ends_with('.') ? text.substr(0, text.size() - 1) : text;
+}
+
+std::string seconds_text(double seconds, int num_digits) {
+  if (seconds >= 1000) return duration_text(seconds);
+  if (seconds >= 0.1) return number_text(seconds, num_digits) + " s";
+  if (seconds >= 1e-3) return number_text(1e3 * seconds, num_digits) + " ms";
+  return number_text(1e6 * seconds, num_digits) + " us";
 }
 
 std::string class_key(MemoryClass what) {

@@ -44,7 +44,8 @@ std::string heading(const PlanReport& r) {
   if (r.same_ranks.size() > 1)
     text += concat(", for the ", r.same_ranks.size(), " ranks that do the same (", rank_list(r.same_ranks), ")");
   if (r.num_ranks > 1) text += r.is_largest ? "; none needs more memory" : "; others need more memory";
-  return text + concat("; ", r.tokens_per_step, " ", r.items, " per step on ", r.device, "\n\n");
+  return text + concat("; ", counted(r.tokens_per_step, r.items.substr(0, r.items.size() - 1)), " per step on ",
+                       r.device, "\n\n");
 }
 
 /// Whether it fits, in a line.
@@ -69,8 +70,8 @@ std::string estimate_lines(const PlanReport& r) {
   if (!r.estimate) return "";
   const StepEstimate& e = *r.estimate;
   const double per_second = static_cast<double>(r.tokens_per_step) / e.seconds;
-  return concat("a step takes ", e.caveat.empty() ? "" : "about ", format("%.3g s", e.seconds),
-                format(per_second < 100 ? ", %.3g " : ", %.0f ", per_second), r.items, "/s, ", e.source, "\n",
+  return concat("a step takes ", e.caveat.empty() ? "" : "about ", seconds_text(e.seconds, 3), ", ",
+                number_text(per_second, 3), " ", r.items, "/s, ", e.source, "\n",
                 e.caveat.empty() ? "" : concat("  (", e.caveat, ")\n"));
 }
 
@@ -242,7 +243,7 @@ std::string balance_part(const PlanReport& r) {
 }
 
 std::string seconds_or_dash(double seconds) {
-  return seconds > 0 ? format("%.4g s", seconds) : "-";
+  return seconds > 0 ? seconds_text(seconds, 4) : "-";
 }
 
 std::string time_part(const PlanReport& r) {
@@ -263,9 +264,9 @@ std::string time_part(const PlanReport& r) {
                                     seconds_or_dash(time.out_seconds), seconds_or_dash(time.file_seconds),
                                     seconds_or_dash(time.link_seconds), seconds_or_dash(time.bound())});
   }
-  return text + format("  predicted: %.4g s, %.4g %s/s; at least %.4g s, if all copies ran during compute\n",
-                       p.step_seconds, static_cast<double>(r.tokens_per_step) / p.step_seconds, r.items.c_str(),
-                       p.bound());
+  return concat(text, "  predicted: ", seconds_text(p.step_seconds, 4), ", ",
+                number_text(static_cast<double>(r.tokens_per_step) / p.step_seconds, 4), " ", r.items, "/s; at least ",
+                seconds_text(p.bound(), 4), ", if all copies ran during compute\n");
 }
 
 }  // namespace

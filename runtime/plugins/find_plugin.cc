@@ -110,6 +110,10 @@ fs::path find_plugin(PluginKind kind, std::string_view name, const std::vector<f
   if (found.size() > 1)
     throw UsageError(concat(flag_of(kind), " ", name, " could be any of ", list_of(found),
                             "; give the path of the one you mean, or remove the others"));
+  if (name.ends_with(".so"))
+    throw UsageError(concat(flag_of(kind), " ", name, " is a file's name without a folder; give the path, such as ./",
+                            name, ", or the name of a plugin (see tessera plugins list)"),
+                     TSR_E_NOT_FOUND);
   const std::vector<std::string> known = names_of_kind(kind, folders);
   const std::string near = nearest(name, known);
   throw UsageError(

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/concat.h"
+#include "config/flag_table.h"
 #include "config/help/did_you_mean.h"
 #include "config/help/flag_text.h"
 #include "config/text_values.h"
@@ -95,7 +96,18 @@ const LoadedPlugin* plugin_of(const PluginFlag& flag, std::span<const PluginUse>
   return nullptr;
 }
 
+/// Other tools also have flags with dots, such as --training.steps.
+void refuse_flag_of_another_tool(const PluginFlag& flag) {
+  std::vector<std::string> known;
+  for (const Flag& one : train_flags())
+    known.emplace_back(one.name);
+  const std::string hint = suggest_sectioned_flag(flag.name, known);
+  if (!hint.empty()) throw UsageError(concat(source_of(flag), "unknown flag --", flag.name, hint));
+}
+
 [[noreturn]] void refuse_unknown(const PluginFlag& flag, std::span<const PluginUse> uses) {
+  const LoadedPlugin* plugin = plugin_of(flag, uses);
+  if (!plugin) refuse_flag_of_another_tool(flag);
   std::vector<std::string> known;
   std::string loaded;
   for (const PluginUse& use : uses) {
@@ -106,7 +118,6 @@ const LoadedPlugin* plugin_of(const PluginFlag& flag, std::span<const PluginUse>
     }
   }
   const std::string near = nearest(flag.name, known);
-  const LoadedPlugin* plugin = plugin_of(flag, uses);
   throw UsageError(concat(source_of(flag), "no plugin of this run has the option --", flag.name, " (loaded: ", loaded,
                           ")", plugin ? see_options(*plugin) : "; see tessera plugins list",
                           near.empty() ? "" : concat("; did you mean --", near, "?")));

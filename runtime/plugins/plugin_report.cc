@@ -112,19 +112,30 @@ fs::path find_any(const std::string& name, const std::vector<fs::path>& folders)
                    TSR_E_NOT_FOUND);
 }
 
+constexpr size_t kKindColumns = 14;  // of the longest, "communicator"
+
+/// The kind and the name of one, in columns that the names of all fit into.
+std::string row_of(const PluginCandidate& plugin, const std::vector<PluginCandidate>& all) {
+  size_t name_columns = 0;
+  for (const PluginCandidate& one : all)
+    name_columns = std::max(name_columns, one.name.size() + 2);
+  std::string kind(to_string(plugin.kind)), name = plugin.name;
+  kind.resize(kKindColumns, ' ');
+  name.resize(name_columns, ' ');
+  return kind + name;
+}
+
 }  // namespace
 
 std::string plugins_list(const std::vector<fs::path>& folders, bool as_json) {
   Json all = Json::array();
   std::string text;
-  for (const PluginCandidate& plugin : list_plugins(folders)) {
+  const std::vector<PluginCandidate> plugins = list_plugins(folders);
+  for (const PluginCandidate& plugin : plugins) {
     const std::string status = status_of(plugin.path);
     all.push_back(
         {{"kind", to_string(plugin.kind)}, {"name", plugin.name}, {"path", plugin.path.string()}, {"status", status}});
-    std::string kind(to_string(plugin.kind)), name = plugin.name;
-    kind.resize(std::max<size_t>(kind.size(), 14), ' ');
-    name.resize(std::max<size_t>(name.size(), 12), ' ');
-    text += printable(concat(kind, name, " ", status == "ok" ? plugin.path.string() : "refused: " + status)) + "\n";
+    text += printable(row_of(plugin, plugins) + (status == "ok" ? plugin.path.string() : "refused: " + status)) + "\n";
   }
   if (as_json) return dump(all);
   if (!text.empty()) return text;

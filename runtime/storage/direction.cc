@@ -131,8 +131,8 @@ class TransferRun {
   }
 
   [[noreturn]] void fail(const InFlight& at, int64_t result) const {
-    const std::string where = concat(transfer_.label, " at ", at.piece.offset + at.num_done, " in --offload-dir ",
-                                     direction_.files_.file(at.piece.file).folder());
+    const std::string where = concat(transfer_.label, " at ", at.piece.offset + at.num_done, " in ",
+                                     direction_.files_.file(at.piece.file).name());
     if (result < 0) fail_to_move(where, static_cast<int>(-result));
     if (is_write())
       throw Error(TSR_E_UNAVAILABLE, concat("offload file: the system writes less than a block of ", where));
@@ -148,8 +148,8 @@ class TransferRun {
     if (direction_.sums_)
       if (const auto at = direction_.sums_->first_difference(piece.piece.offset, {piece.memory, piece.num_bytes}))
         throw Error(TSR_E_DATA_LOSS, concat("offload file: ", kBlockBytes, " bytes of ", transfer_.label, " at ", *at,
-                                            " are not what was written (crc32c); check the disk of --offload-dir ",
-                                            direction_.files_.file(piece.piece.file).folder()));
+                                            " are not what was written (crc32c); check the disk of ",
+                                            direction_.files_.file(piece.piece.file).name()));
     std::byte* const data = callers(piece.piece);
     if (piece.memory != data) std::memcpy(data, piece.memory, piece.piece.num_bytes);
   }
@@ -160,7 +160,7 @@ class TransferRun {
       const Piece piece = direction_.files_.first_piece(offset, end_);
       const UnnamedFile& file = direction_.files_.file(piece.file);
       if (const int error = file.drop_cached(piece.file_offset, whole_blocks(piece.num_bytes)))
-        fail_to_move(concat(transfer_.label, " at ", offset, " in --offload-dir ", file.folder()), error);
+        fail_to_move(concat(transfer_.label, " at ", offset, " in ", file.name()), error);
       offset += piece.num_bytes;
     }
   }

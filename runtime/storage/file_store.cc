@@ -34,7 +34,7 @@ Queues make_queues(IoEngine wanted, const Log& log) {
 }  // namespace
 
 FileStore::FileStore(const FileStoreOptions& options, const Log& log)
-    : num_bytes_(whole_blocks(options.num_bytes)), files_(options.folders, num_bytes_, log) {
+    : num_bytes_(whole_blocks(options.num_bytes)), files_(options.folders, num_bytes_, log, options.flag) {
   Queues queues = make_queues(options.engine, log);
   engine_ = queues.engine;
   if (options.check) sums_ = std::make_unique<BlockSums>(num_bytes_);

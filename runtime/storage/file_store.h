@@ -24,6 +24,8 @@ struct FileStoreOptions {
   /// The most that one call of the system is asked for, a multiple of kBlockBytes. Fewer than kStripeBytes: for tests
   /// of requests that are cut short.
   uint64_t max_bytes_per_call = kStripeBytes;
+  /// The flag that names the folders, for messages; empty: they were given as words.
+  std::string flag = "--offload-dir";
 };
 
 /// Bytes [0, num_bytes) in files without names, one in each folder; the system frees their space when the process ends,

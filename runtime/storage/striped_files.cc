@@ -17,11 +17,12 @@ std::vector<uint64_t> stripe_shares(size_t num_folders, uint64_t num_bytes) {
   return shares;
 }
 
-StripedFiles::StripedFiles(const std::vector<std::string>& folders, uint64_t num_bytes, const Log& log) {
+StripedFiles::StripedFiles(const std::vector<std::string>& folders, uint64_t num_bytes, const Log& log,
+                           const std::string& flag) {
   if (folders.empty()) throw Error(TSR_E_INVALID_ARGUMENT, "files need --offload-dir FOLDER, on a local disk");
   const std::vector<uint64_t> shares = stripe_shares(folders.size(), num_bytes);
   for (size_t i = 0; i < folders.size(); ++i)
-    files_.emplace_back(folders[i], shares[i], log);
+    files_.emplace_back(folders[i], shares[i], log, flag);
 }
 
 Piece StripedFiles::first_piece(uint64_t offset, uint64_t end) const {

@@ -33,7 +33,8 @@ class StripedFiles {
  public:
   /// Reserves `num_bytes`, rounded up to whole blocks. Throws what UnnamedFile throws, and INVALID_ARGUMENT without any
   /// folder.
-  StripedFiles(const std::vector<std::string>& folders, uint64_t num_bytes, const Log& log);
+  StripedFiles(const std::vector<std::string>& folders, uint64_t num_bytes, const Log& log,
+               const std::string& flag = "--offload-dir");
 
   const UnnamedFile& file(size_t index) const { return files_[index]; }
   /// The part of [offset, end) in the stripe of `offset`.

@@ -28,15 +28,14 @@ namespace {
 
 constexpr mode_t kOwnerOnly = 0600;
 
-void check_folder(const std::string& folder) {
+void check_folder(const std::string& folder, const std::string& name) {
   struct stat info {};
   if (::stat(folder.c_str(), &info) == 0) {
     if (S_ISDIR(info.st_mode)) return;
-    throw Error(TSR_E_INVALID_ARGUMENT, concat("--offload-dir ", folder, " is not a folder; give one on a local disk"));
+    throw Error(TSR_E_INVALID_ARGUMENT, concat(name, " is not a folder; give one on a local disk"));
   }
-  if (errno == ENOENT)
-    throw Error(TSR_E_NOT_FOUND, concat("--offload-dir ", folder, " does not exist; make it, on a local disk"));
-  throw Error(TSR_E_UNAVAILABLE, concat("--offload-dir ", folder, ": ", std::strerror(errno)));
+  if (errno == ENOENT) throw Error(TSR_E_NOT_FOUND, concat(name, " does not exist; make it, on a local disk"));
+  throw Error(TSR_E_UNAVAILABLE, concat(name, ": ", std::strerror(errno)));
 }
 
 int open_and_unlink(const std::string& folder) {
@@ -46,7 +45,7 @@ int open_and_unlink(const std::string& folder) {
   return descriptor;
 }
 
-int open_unnamed(const std::string& folder) {
+int open_unnamed(const std::string& folder, const std::string& name) {
   int descriptor = ::open(folder.c_str(), O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC, kOwnerOnly);
   // Of file systems and of kernels that do not know O_TMPFILE.
   if (descriptor < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL || errno == ENOENT))
@@ -54,13 +53,13 @@ int open_unnamed(const std::string& folder) {
   if (descriptor >= 0) return descriptor;
   const int reason = errno;
   const bool is_forbidden = reason == EACCES || reason == EPERM || reason == EROFS;
-  throw Error(TSR_E_UNAVAILABLE, concat("--offload-dir ", folder, ": cannot make a file there: ", std::strerror(reason),
+  throw Error(TSR_E_UNAVAILABLE, concat(name, ": cannot make a file there: ", std::strerror(reason),
                                         is_forbidden ? "; give a folder that this user may write to" : ""));
 }
 
-Error no_space(const std::string& folder, uint64_t available, uint64_t needed) {
-  return Error(TSR_E_RESOURCE_EXHAUSTED, concat("--offload-dir ", folder, " has ", human_bytes(available),
-                                                " free; this rank needs ", human_bytes(needed), " there"));
+Error no_space(const std::string& name, uint64_t available, uint64_t needed) {
+  return Error(TSR_E_RESOURCE_EXHAUSTED,
+               concat(name, " has ", human_bytes(available), " free; ", human_bytes(needed), " are needed there"));
 }
 
 bool is_memory(const struct statfs& info) {
@@ -75,9 +74,10 @@ std::optional<uint64_t> available_bytes(const std::string& folder) {
   return uint64_t{info.f_bavail} * info.f_frsize;
 }
 
-UnnamedFile::UnnamedFile(const std::string& folder, uint64_t num_bytes, const Log& log) : folder_(folder) {
-  check_folder(folder);
-  descriptor_ = open_unnamed(folder);
+UnnamedFile::UnnamedFile(const std::string& folder, uint64_t num_bytes, const Log& log, const std::string& flag)
+    : folder_(folder), name_(flag.empty() ? folder : concat(flag, " ", folder)) {
+  check_folder(folder, name_);
+  descriptor_ = open_unnamed(folder, name_);
   try {
     reserve(num_bytes, log);
     choose_path(num_bytes, log);
@@ -89,6 +89,7 @@ UnnamedFile::UnnamedFile(const std::string& folder, uint64_t num_bytes, const Lo
 
 UnnamedFile::UnnamedFile(UnnamedFile&& other) noexcept
     : folder_(std::move(other.folder_)),
+      name_(std::move(other.name_)),
       descriptor_(std::exchange(other.descriptor_, -1)),
       is_cached_(other.is_cached_) {}
 
@@ -102,20 +103,20 @@ void UnnamedFile::reserve(uint64_t num_bytes, const Log& log) const {
   // First, because the system ends a process that asks for more with a signal.
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && num_bytes > limit.rlim_cur)
     throw Error(TSR_E_RESOURCE_EXHAUSTED,
-                concat("--offload-dir ", folder_, ": a file of this process may have ", human_bytes(limit.rlim_cur),
-                       "; this rank needs ", human_bytes(num_bytes), " there; raise the limit (ulimit -f)"));
+                concat(name_, ": a file of this process may have ", human_bytes(limit.rlim_cur), "; ",
+                       human_bytes(num_bytes), " are needed there; raise the limit (ulimit -f)"));
   const std::optional<uint64_t> available = available_bytes(folder_);
-  if (available && num_bytes > *available) throw no_space(folder_, *available, num_bytes);
+  if (available && num_bytes > *available) throw no_space(name_, *available, num_bytes);
   int result = 0;
   do {
     result = ::fallocate(descriptor_, 0, 0, static_cast<off_t>(num_bytes));
   } while (result != 0 && errno == EINTR);
   if (result == 0) return;
-  if (errno == ENOSPC || errno == EDQUOT) throw no_space(folder_, available.value_or(0), num_bytes);
+  if (errno == ENOSPC || errno == EDQUOT) throw no_space(name_, available.value_or(0), num_bytes);
   if (errno != EOPNOTSUPP || ::ftruncate(descriptor_, static_cast<off_t>(num_bytes)) != 0)
-    throw Error(TSR_E_UNAVAILABLE, concat("--offload-dir ", folder_, ": cannot reserve ", human_bytes(num_bytes), ": ",
-                                          std::strerror(errno)));
-  log.warning("--offload-dir ", folder_, ": its file system cannot reserve space; ", human_bytes(num_bytes),
+    throw Error(TSR_E_UNAVAILABLE,
+                concat(name_, ": cannot reserve ", human_bytes(num_bytes), ": ", std::strerror(errno)));
+  log.warning(name_, ": its file system cannot reserve space; ", human_bytes(num_bytes),
               " must stay free, or the run fails when they are written");
 }
 
@@ -123,11 +124,11 @@ void UnnamedFile::choose_path(uint64_t num_bytes, const Log& log) {
   struct statfs info {};
   const bool in_memory = ::fstatfs(descriptor_, &info) == 0 && is_memory(info);
   if (in_memory)
-    log.warning("--offload-dir ", folder_, " is in memory (tmpfs): what is offloaded there stays in this machine's ",
+    log.warning(name_, " is in memory (tmpfs): what is offloaded there stays in this machine's ",
                 "memory; give a folder on a local disk");
   if (takes_direct(num_bytes) || in_memory) return;
   is_cached_ = true;
-  log.warning("--offload-dir ", folder_, ": its file system has no direct I/O (O_DIRECT); ",
+  log.warning(name_, ": its file system has no direct I/O (O_DIRECT); ",
               "transfers go through the page cache and cost more processor time");
 }
 

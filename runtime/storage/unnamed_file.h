@@ -17,18 +17,20 @@ std::optional<uint64_t> available_bytes(const std::string& folder);
 /// 0600. The system frees its space when the process ends, however it ends. Holds zeros. Functions are [any-thread].
 class UnnamedFile {
  public:
-  /// Reserves `num_bytes`, a multiple of kBlockBytes. `log` gets one warning where the folder is in memory (tmpfs), one
+  /// Reserves `num_bytes`, a multiple of kBlockBytes. `flag`: the one that names the folder, for messages; empty: the
+  /// user gave the folder as a word. `log` gets one warning where the folder is in memory (tmpfs), one
   /// where it has no direct I/O, one where it cannot reserve. Throws
   ///   NOT_FOUND           the folder does not exist
   ///   INVALID_ARGUMENT    it is not a folder
   ///   RESOURCE_EXHAUSTED  it does not have so much space, or the limit of file size is lower; with both sizes
   ///   UNAVAILABLE         no file can be made there; with the system's reason
-  UnnamedFile(const std::string& folder, uint64_t num_bytes, const Log& log);
+  UnnamedFile(const std::string& folder, uint64_t num_bytes, const Log& log, const std::string& flag = "--offload-dir");
   ~UnnamedFile();
   UnnamedFile(UnnamedFile&& other) noexcept;
   UnnamedFile& operator=(UnnamedFile&&) = delete;
 
-  const std::string& folder() const { return folder_; }
+  /// The folder as messages name it: "--offload-dir /scratch".
+  const std::string& name() const { return name_; }
   /// Takes memory, offsets and lengths that are multiples of kBlockBytes. Of this object.
   int descriptor() const { return descriptor_; }
 
@@ -41,7 +43,7 @@ class UnnamedFile {
   void choose_path(uint64_t num_bytes, const Log& log);
   bool takes_direct(uint64_t num_bytes) const;
 
-  std::string folder_;
+  std::string folder_, name_;
   int descriptor_ = -1;
   bool is_cached_ = false;  // by a page cache over a disk
 };

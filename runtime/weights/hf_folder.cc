@@ -92,8 +92,8 @@ void HuggingFaceWeights::place_tensors(const SafetensorsFile& file) {
     if (names_.is_skipped(name)) continue;
     if (places_.emplace(std::string(name), Place{&file, full_name}).second) continue;
     throw Error(TSR_E_INVALID_ARGUMENT,
-                concat(file.path(), ": tensor ", name, " is present both with and without the prefix ", names_.prefix,
-                       "; keep one"));
+                concat(file.path(), ": tensor ", name, " is present both with and without the prefix '", names_.prefix,
+                       "'; keep one"));
   }
 }
 
@@ -135,10 +135,10 @@ void HuggingFaceWeights::check_parameters(std::span<const Parameter> parameters)
   }
   if (extra.empty()) return;
   const Place& place = places_.find(*extra.begin())->second;
-  throw Error(
-      TSR_E_INVALID_ARGUMENT,
-      concat(place.file->path(), ": tensor ", place.name, " ", shape_text(place.file->tensor(place.name).shape),
-             " belongs to no parameter of the model that config.json describes (", extra.size(), " such tensors)"));
+  throw Error(TSR_E_INVALID_ARGUMENT,
+              concat(place.file->path(), ": tensor ", place.name, " ", shape_text(place.file->tensor(place.name).shape),
+                     " belongs to no parameter of the model that config.json describes (",
+                     counted(extra.size(), "such tensor"), ")"));
 }
 
 void HuggingFaceWeights::check_copy(const Place& copy) const {

@@ -144,5 +144,12 @@ TEST(Bench, DiskLeavesNothing) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
+TEST(Bench, DiskNamesAFolderThatCannotBeWrittenAsItWasGiven) {
+  const CommandResult result = run_command(tessera({"bench", "disk", "/proc"}));
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_NE(result.err.find("/proc: cannot make a file there: "), std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find("--offload-dir"), std::string::npos) << result.err;
+}
+
 }  // namespace
 }  // namespace tessera::testing

@@ -207,6 +207,16 @@ TEST_F(CheckpointFiles, NoneIsLeft) {
   EXPECT_NE(run.err.find("no older checkpoint is left: "), std::string::npos) << run.err;
 }
 
+TEST_F(CheckpointFiles, OnlyOneWasThere) {
+  for (const int step : {2, 4})
+    fs::remove_all(fs::path(file("rank-00001.safetensors", step)).parent_path());
+  fs::remove(file("rank-00001.safetensors"));
+  const CommandResult run = resume(folder());
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_NE(run.err.find("step-00000006/rank-00001.safetensors is missing"), std::string::npos) << run.err;
+  EXPECT_EQ(run.err.find("no older checkpoint"), std::string::npos) << run.err;
+}
+
 TEST_F(CheckpointFiles, AnIndexWithoutSettings) {
   host::CheckpointIndex index = host::Checkpoint(folder() + "/step-00000006").index();
   index.run.settings.clear();

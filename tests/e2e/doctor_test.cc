@@ -78,11 +78,13 @@ TEST(Doctor, ReachesItsPeersAndComparesClocks) {
   const std::string port = std::to_string(free_port()), closed = std::to_string(free_port());
   Command listening(tessera({"doctor", "--listen=" + port}));
   ASSERT_TRUE(listening.wait_for("answering doctors on port " + port));
-  const json report = doctor({"--peers=127.0.0.1:" + port + ",127.0.0.1:" + closed + ",no-such-host.invalid"}, 0);
+  const json report =
+      doctor({"--peers=127.0.0.1:" + port + ",127.0.0.1:" + closed + ",[::1]:" + closed + ",no-such-host.invalid"}, 0);
   const json reached = find(report, "peers", "127.0.0.1:" + port);
   EXPECT_EQ(reached["level"], "ok");
   EXPECT_NE(reached["value"].get<std::string>().find("clock"), std::string::npos) << reached;
   const json refused = find(report, "peers", "127.0.0.1:" + closed);
+  EXPECT_TRUE(find(report, "peers", "[::1]:" + closed).is_object());
   EXPECT_EQ(refused["level"], "failure");
   EXPECT_NE(refused["remedy"].get<std::string>().find("tessera doctor --listen " + closed), std::string::npos);
   EXPECT_EQ(find(report, "peers", "no-such-host.invalid")["level"], "failure");

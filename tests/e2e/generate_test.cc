@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "e2e/cli.h"
+#include "support/terminal.h"
 
 namespace tessera::testing {
 namespace {
@@ -85,6 +86,21 @@ TEST(Generate, OfAModelOfBytesPrintsBytes) {
   EXPECT_TRUE(text.starts_with("Hi")) << text;
   EXPECT_EQ(text.size(), 2u + 400u + 1u);
   EXPECT_TRUE(text_of(generate({model, "--max-tokens=1"})).starts_with("\n"));
+}
+
+// A terminal would obey control characters; characters of several bytes come a byte at a time.
+TEST(Generate, OfAModelOfBytesIsEscapedOnATerminal) {
+  const TempFolder folder;
+  const TerminalResult run =
+      run_on_terminal(tessera({"generate", model_of(folder, 256), "--prompt=caf\xc3\xa9\t\x1b[2J\x0e\xe2\x82x",
+                               "--max-tokens=400", "--temperature=9", "--threads=1"}),
+                      {{"TERM", "dumb"}}, 80);
+  EXPECT_EQ(run.exit_code, 0) << run.written;
+  EXPECT_TRUE(run.written.starts_with("caf\xc3\xa9\t\\x1b[2J\\x0e\\xe2\\x82x")) << run.written;
+  const std::string text = run.written.substr(0, run.written.rfind("\r\n["));  // without the line of the log
+  for (const char c : text)
+    EXPECT_TRUE(c == '\n' || c == '\r' || c == '\t' || static_cast<unsigned char>(c) >= 0x20) << run.written;
+  EXPECT_EQ(run.written.find('\x1b'), std::string::npos) << run.written;
 }
 
 TEST(Generate, WithATokenizerPrintsText) {

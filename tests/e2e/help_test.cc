@@ -43,10 +43,20 @@ TEST(Help, HasAUsageLineAndAtMost80Columns) {
     const std::string text = help(command);
     EXPECT_EQ(text.find("usage: tessera"), 0u) << text;
     std::istringstream in(text);
-    for (std::string line; std::getline(in, line);)
+    for (std::string line, before; std::getline(in, line); before = line) {
       EXPECT_LE(line.size(), 80u) << command[0] << ": " << line;
+      // The second line of an example: a shell takes both for one command.
+      if (before.starts_with("  tessera ") && line.starts_with("      ")) EXPECT_TRUE(before.ends_with(" \\")) << line;
+    }
     if (command[0] != "--help") EXPECT_NE(text.find("Example"), text.npos) << text;
   }
+}
+
+TEST(Help, BreaksACommandBeforeAFlag) {
+  using host::wrapped_command;
+  EXPECT_EQ(wrapped_command("run --a 1 --b 2", 15), "run --a 1 --b 2");
+  EXPECT_EQ(wrapped_command("run --a 1 --b 2", 14, 2), "run --a 1 \\\n  --b 2");
+  EXPECT_EQ(wrapped_command("run --a 1 --b 2 --c 3", 12), "run --a 1 \\\n--b 2 --c 3");
 }
 
 TEST(Help, HasEveryFlagAndMarksThoseThatAreRequired) {
@@ -83,6 +93,11 @@ TEST(Help, ListsTheOptionsOfThePluginsThatAreNamed) {
   EXPECT_EQ(text.find("--ddp."), text.npos);
   expect_part(help({"plan", "--strategy=zero3", "--help"}), "--zero3.");
   expect_part(help({"train", "--help"}), "Plugins have options of their own");
+}
+
+TEST(Help, OfABenchListsTheOptionsOfThePluginsThatAreNamed) {
+  expect_part(help({"bench", "comm", "--help", "--comm", "gloo"}), "\nOptions of --comm gloo:\n  --gloo.");
+  expect_part(help({"bench", "device", "--device=cpu", "--help"}), "\nOptions of --device cpu:\n");
 }
 
 TEST(Help, WorksWithFlagsThatAreWrong) {

@@ -94,7 +94,14 @@ TEST_F(Installed, HasAManualPageOfEveryCommandWithItsFlags) {
       EXPECT_NE(help.find("--" + name), std::string::npos) << name;
     EXPECT_TRUE(flags_in(page).contains("help")) << page;
     EXPECT_EQ(flags_in(page).size(), flags_in(help).size()) << help;
+    for (const char* section : {"\n.SH DESCRIPTION\n", "\n.SH EXAMPLES\n.nf\ntessera "})
+      EXPECT_NE(page.find(section), std::string::npos) << section << page;
+    // The flags that refer to a section of models, and the section.
+    EXPECT_EQ(page.find("see Models below") != std::string::npos, page.find("\n.SH MODELS\n") != std::string::npos);
   }
+  EXPECT_NE(file_bytes(prefix() + "/share/man/man1/tessera-train.1")
+                .find("\n\\fBtessera train\\fR \\-\\-model NAME|FOLDER \\-\\-data PATH [flags]\n"),
+            std::string::npos);
   const std::string page = file_bytes(prefix() + "/share/man/man1/tessera.1");
   const std::string help = run_command({program(), "--help"}).out;
   const std::regex row(R"(\n  ([a-z]+) )");
@@ -129,6 +136,17 @@ TEST_F(Installed, CompletesInBash) {
   EXPECT_EQ(complete("tessera plugins l", 2), (Words{"list"}));
   EXPECT_EQ(complete("tessera plan --sv", 2), (Words{"--svg"}));
   EXPECT_EQ(complete("tessera completion ''", 2), (Words{"bash", "zsh"}));
+  EXPECT_EQ(complete("tessera train --model gpt2_m", 3), (Words{"gpt2_medium"}));
+  EXPECT_EQ(complete("tessera train --save REA", 3), (Words{}));  // a file
+  EXPECT_EQ(complete("tessera help tok", 2), (Words{"tokenize"}));
+  EXPECT_EQ(complete("tessera bench comm --c", 3), (Words{"--comm", "--collectives"}));
+  EXPECT_EQ(complete("tessera bench disk --c", 3), (Words{"--chunk", "--check", "--checkpoint-size"}));
+  EXPECT_EQ(complete("tessera bench comm --dtype bf", 4), (Words{"bf16"}));
+  EXPECT_EQ(complete(program + " plugins info fs", 3), (Words{"fsdp"}));
+  EXPECT_EQ(complete(program + " train --strategy dp = f", 5), (Words{"fsdp"}));
+  EXPECT_EQ(complete(program + " train --strategy = pp = pipeline,dp = f", 8), (Words{"fsdp"}));
+  EXPECT_EQ(complete(program + " train --offload activations,st", 3), (Words{"activations,stream"}));
+  EXPECT_EQ(complete(program + " train --fsdp.wr", 2), (Words{"--fsdp.wrap"}));
 }
 
 // A shell in a terminal of its own, to which the words and a tab are typed.
@@ -155,6 +173,9 @@ zpty -d shell
   complete("tessera train --dtype=flo", "float32");
   complete("tessera plugins li", "list");
   complete(prefix() + "/bin/tessera train --strategy=fs", "fsdp");
+  complete(prefix() + "/bin/tessera train --comm lo", "local");
+  complete(prefix() + "/bin/tessera plan --strategy pp=pipeline,dp=fs", "fsdp");
+  complete("tessera bench disk --checkp", "--checkpoint-size");
 }
 
 TEST(Packages, HaveTheProgramAndTheHeadersApart) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "e2e/cli.h"
 
@@ -62,6 +63,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"DeviceMemory", bad_flag("--device-memory=lots"), {"device-memory", "lots", "2GiB"}},
         Case{"ZeroBatch", bad_flag("--batch-size=0"), {"batch-size"}},
         Case{"UnknownStrategy", bad_flag("--strategy=fsdq"), {"fsdq", "ddp"}},
+        Case{"PluginFile",
+             bad_flag("--strategy=ddp.so"),
+             {"--strategy ddp.so is a file's name without a folder; give the path, such as ./ddp.so, or the name"}},
         Case{"OffloadPolicy", bad_flag("--offload=cpu"), {"plugin cpu for --offload was not found"}},
         Case{"Float8", bad_flag("--dtype=float8"), {"float32", "bf16", "fp16"}},
         Case{"Recompute", bad_flag("--recompute=every=5"), {"--recompute every=5", "4 blocks"}},
@@ -106,6 +110,7 @@ INSTANTIATE_TEST_SUITE_P(
              bad_flags({"--ddp.bucket=3", "--nproc=2"}),
              {"did you mean --ddp.bucket-mb?", "tessera plugins info ddp"}},
         Case{"UnknownPlugin", bad_flags({"--nothing.x=3", "--nproc=2"}), {"--nothing.x", "tessera plugins list"}},
+        Case{"OfAnotherTool", bad_flag("--training.seq_len=10"), {"unknown flag --training.seq-len; use --seq-len"}},
         Case{"OneRankUnknown", bad_flag("--fsdp.prefetch=2"), {"--fsdp.prefetch", "tessera plugins list"}},
         Case{"OneRankValue", bad_flag("--ddp.bucket-mb=x"), {"--ddp.bucket-mb is 'x'", "tessera plugins info ddp"}},
         Case{"Wrap",
@@ -154,13 +159,18 @@ TEST(PluginOptions, OfStrategiesOnAxesOfOneRankAreAccepted) {
 }
 
 TEST(Usage, AnAddressForRanksThatAreNotLaunchedIsSaidToHaveNoEffect) {
-  const std::string warning = "TESSERA_STORE_ADDR has no effect: ranks of --nproc and --mesh meet on this machine";
-  for (const char* nproc : {"--nproc=1", "--nproc=2"}) {
-    Command run(train({"--steps=1", nproc}), {{"TESSERA_STORE_ADDR", "node0:29500"}});
-    const CommandResult result = run.wait();
+  const std::string warning = "TESSERA_STORE_ADDR has no effect: ";
+  const auto log_of = [](const char* nproc, std::map<std::string, std::string> environment) {
+    environment["TESSERA_STORE_ADDR"] = "node0:29500";
+    const CommandResult result = Command(train({"--steps=1", nproc}), environment).wait();
     EXPECT_EQ(result.exit_code, 0) << result.err;
-    EXPECT_EQ(result.err.find(warning) != std::string::npos, nproc[8] == '2') << result.err;
-  }
+    return result.err;
+  };
+  const std::string one = log_of("--nproc=1", {}), two = log_of("--nproc=2", {});
+  EXPECT_NE(one.find(warning + "this job has one rank"), std::string::npos) << one;
+  EXPECT_NE(two.find(warning + "ranks of --nproc and --mesh meet on this machine"), std::string::npos) << two;
+  const std::string launched = log_of("--nproc=1", {{"TESSERA_RANK", "0"}, {"TESSERA_WORLD_SIZE", "1"}});
+  EXPECT_EQ(launched.find(warning), std::string::npos) << launched;
 }
 
 TEST(Usage, ControlCharactersDoNotReachTheTerminal) {
@@ -204,6 +214,9 @@ TEST(Plugins, AreListedAndDescribedAlsoAsJson) {
   EXPECT_EQ(list.exit_code, 0);
   for (const char* name : {"ddp", "gloo", "local", "cpu"})
     EXPECT_NE(list.out.find(name), std::string::npos) << list.out;
+  std::istringstream lines(list.out);
+  for (std::string line; std::getline(lines, line);)
+    if (line.find(" refused: ") == line.npos) EXPECT_EQ(line.find('/'), list.out.find('/')) << list.out;  // in columns
   const auto json = nlohmann::json::parse(run_command(tessera({"plugins", "list", "--json"})).out);
   EXPECT_GE(json.size(), 4u);
   const CommandResult info = run_command(tessera({"plugins", "info", "ddp"}));

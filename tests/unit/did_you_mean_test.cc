@@ -37,6 +37,23 @@ TEST(SuggestFlag, KnowsOtherFrameworks) {
   EXPECT_EQ(suggest_flag("nproc-per-node", known), "; use --nproc");
   EXPECT_EQ(suggest_flag("stpes", known), "; did you mean --steps?");
   EXPECT_EQ(suggest_flag("something-else", known), "; see --help");
+  const std::string events = "; use --out FOLDER, which holds event files that TensorBoard reads";
+  EXPECT_EQ(suggest_flag("report-to", known), events);
+  EXPECT_EQ(suggest_flag("log-dir", known), events);
+}
+
+TEST(SuggestFlag, KnowsFlagsThatAreInSections) {
+  const std::vector<std::string> known = {"batch-size", "steps", "seq-len", "lr"};
+  EXPECT_EQ(suggest_sectioned_flag("training.steps", known), "; use --steps");
+  EXPECT_EQ(suggest_sectioned_flag("optimizer.lr", known), "; use --lr");
+  EXPECT_EQ(suggest_sectioned_flag("training.seq-len", known), "; use --seq-len");
+  EXPECT_EQ(suggest_sectioned_flag("training.local-batch-size", known), "; use --batch-size");
+  EXPECT_EQ(suggest_sectioned_flag("checkpoint.interval", known), "; use --save-every");
+  EXPECT_EQ(suggest_sectioned_flag("parallelism.tensor-parallel-degree", known),
+            "; use --mesh tp=N with --strategy tp=tensor");
+  EXPECT_EQ(suggest_sectioned_flag("training.something-else", known), "; see --help");
+  EXPECT_EQ(suggest_sectioned_flag("nothing.steps", known), "");  // may be meant for a plugin
+  EXPECT_EQ(suggest_sectioned_flag("steps", known), "");
 }
 
 }  // namespace

@@ -102,7 +102,7 @@ TEST(FileStoreFolder, IsTooSmall) {
       FileStore(options(folder.path()), Log(LogLevel::off));
     });
     if (said == "skip") GTEST_SKIP() << "needs the right to mount a tmpfs";
-    EXPECT_EQ(said, "threw --offload-dir " + folder.path() + " has 3.0 MiB free; this rank needs 4.0 MiB there");
+    EXPECT_EQ(said, "threw --offload-dir " + folder.path() + " has 3.0 MiB free; 4.0 MiB are needed there");
   }
 }
 
@@ -114,7 +114,7 @@ TEST(FileStoreFolder, IsTooSmallForAReasonThatShowsLate) {
     const std::string text = expect_error([&] { FileStore(options(folder.path()), Log(LogLevel::off)); }, {});
     say(concat(text, ", ", unnamed_files(folder.path()).size(), " files open"));
   });
-  EXPECT_TRUE(said.ends_with(" free; this rank needs 4.0 MiB there, 0 files open")) << said;
+  EXPECT_TRUE(said.ends_with(" free; 4.0 MiB are needed there, 0 files open")) << said;
 }
 
 TEST(FileStoreFolder, MayNotHoldSoLongAFile) {
@@ -125,7 +125,7 @@ TEST(FileStoreFolder, MayNotHoldSoLongAFile) {
     FileStore(options(folder.path()), Log(LogLevel::off));
   });
   EXPECT_EQ(said, "threw --offload-dir " + folder.path() +
-                      ": a file of this process may have 1.0 MiB; this rank needs 4.0 MiB there; raise the limit "
+                      ": a file of this process may have 1.0 MiB; 4.0 MiB are needed there; raise the limit "
                       "(ulimit -f)");
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "passes/dependencies.h"
+#include "plan/format.h"
 #include "support/program_builder.h"
 
 namespace tessera::testing {
@@ -99,6 +100,23 @@ TEST_F(Report, AProgramWithoutActionsHasItsStates) {
   const MemoryReport r = report();
   EXPECT_EQ(r.peak.total(), kBytes);
   EXPECT_TRUE(r.live.empty());
+}
+
+TEST(ReportNumbers, HaveNoExponent) {
+  EXPECT_EQ(number_text(192734.2, 4), "192734");
+  EXPECT_EQ(number_text(999.96, 3), "1000");
+  EXPECT_EQ(number_text(52.04, 4), "52.04");
+  EXPECT_EQ(number_text(0.5, 4), "0.5");
+  EXPECT_EQ(number_text(0.00002, 3), "0.00002");
+  EXPECT_EQ(number_text(0, 3), "0");
+}
+
+TEST(ReportNumbers, OfTimesHaveAUnitThatFits) {
+  EXPECT_EQ(seconds_text(3.138e-05, 4), "31.38 us");
+  EXPECT_EQ(seconds_text(0.0123456, 4), "12.35 ms");
+  EXPECT_EQ(seconds_text(0.41, 3), "0.41 s");
+  EXPECT_EQ(seconds_text(999.7, 3), "1000 s");
+  EXPECT_EQ(seconds_text(1240, 3), "20 min 40 s");
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ constexpr CommandSyntax kSyntax = {
     "NCCL's tests: size of the whole buffer, time of one collective (median, minimum), algorithm and bus bandwidth. "
     "\"errors\" counts wrong elements; \"memory\" is the fraction of this machine's memory bandwidth, measured in the "
     "same run. Options of the communicator and the device are given as --PLUGIN.OPTION=VALUE.",
-    kFlags, 0};
+    kFlags, 0, "tessera bench comm --nproc 2 --max-size 16MiB"};
 
 constexpr uint64_t kMaxBytes = uint64_t{1} << 36;
 
@@ -156,7 +156,7 @@ int bench_comm_command(std::span<const std::string> arguments, const std::vector
   const std::vector<PluginFlag> options = take_plugin_flags(words);
   const CommandLine line(kSyntax, words);
   if (line.wants_help()) {
-    std::cout << help_of(kSyntax);
+    std::cout << bench_part_help(kSyntax, line);
     return 0;
   }
   const RankEnvironment environment = read_rank_environment(process_environment(), starter_of_program());

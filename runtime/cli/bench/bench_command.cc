@@ -26,14 +26,6 @@
 namespace tessera::host {
 namespace {
 
-constexpr std::string_view kHelp =
-    "usage: tessera bench comm|device|disk|rates [flags]\n\n"
-    "  comm     collectives: time, algorithm and bus bandwidth\n"
-    "  device   matrix products by size and dtype, memory bandwidth, copies, launches\n"
-    "  disk     the files of --offload-dir and of checkpoints\n"
-    "  rates    everything that plan --rates needs to predict the step time of a job\n\n"
-    "tessera bench PART --help lists the flags.\n";
-
 Output rates_output(const std::string& path, bool overwrite) {
   return {.flag = "--rates", .path = path, .is_ours = begins_like_rates, .overwrite = overwrite};
 }
@@ -86,6 +78,18 @@ int bench_rates(std::span<const std::string> arguments, const std::vector<std::s
 
 }  // namespace
 
+HelpText bench_help() {
+  return {
+      "tessera bench comm|device|disk|rates [flags]",
+      "Measures a part of this machine, also for plan --rates. tessera bench PART --help lists the flags of a part.",
+      {"tessera bench comm --nproc 2", "tessera bench rates --model my-model --rates rates.json"},
+      "Parts",
+      "  comm     collectives: time, algorithm and bus bandwidth\n"
+      "  device   matrix products by size and dtype, memory bandwidth, copies, launches\n"
+      "  disk     the files of --offload-dir and of checkpoints\n"
+      "  rates    everything that plan --rates needs to predict the step time of a job\n"};
+}
+
 int bench_command(std::span<const std::string> arguments, const std::vector<std::string>& argv) {
   const std::string part = arguments.empty() ? "" : arguments[0];
   const auto rest = arguments.empty() ? arguments : arguments.subspan(1);
@@ -95,12 +99,22 @@ int bench_command(std::span<const std::string> arguments, const std::vector<std:
   if (part == "device") return bench_device_command(rest);
   if (part == "disk") return bench_disk_command(rest);
   if (part == "--help" || part == "-h") {
-    std::cout << kHelp;
+    std::cout << help_of(bench_help(), {});
     return 0;
   }
   throw UsageError(part.empty() ? "tessera bench needs a part to measure; give comm, device, disk or rates"
                                 : concat("tessera bench does not measure '", part,
                                          "'; give comm, device, disk or rates (see tessera bench --help)"));
+}
+
+std::string bench_part_help(const CommandSyntax& syntax, const CommandLine& line) {
+  std::vector<std::string> folders;
+  if (line.has("plugin-dir")) folders.push_back(line.value("plugin-dir"));
+  std::string text = help_of(syntax);
+  if (line.value("comm", kAutoCommunicator) != kAutoCommunicator)
+    text += plugin_options_help(PluginKind::communicator, line.value("comm"), folders);
+  if (line.has("device")) text += plugin_options_help(PluginKind::device, line.value("device"), folders);
+  return text;
 }
 
 std::vector<PluginFlag> take_plugin_flags(std::vector<std::string>& arguments) {

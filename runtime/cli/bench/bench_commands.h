@@ -33,6 +33,9 @@ struct NamedDtype {
   tsr_dtype dtype;
 };
 
+/// The help, and the options of the plugins that --comm and --device name.
+std::string bench_part_help(const CommandSyntax& syntax, const CommandLine& line);
+
 /// Removes `--plugin.option=value` and `--plugin.option value` from the arguments and returns them.
 std::vector<PluginFlag> take_plugin_flags(std::vector<std::string>& arguments);
 

@@ -48,7 +48,7 @@ constexpr CommandSyntax kSyntax = {
     "usage: tessera bench device [--device PLUGIN] [flags]",
     "Measures a device: matrix products by size and dtype, memory bandwidth, copies to and from the host, and launch "
     "latency. Each time is given as median and minimum. Options of the device are given as --PLUGIN.OPTION=VALUE.",
-    kFlags, 0};
+    kFlags, 0, "tessera bench device --rates rates.json"};
 
 constexpr int64_t kTestMs = 60'000;
 constexpr int64_t kManyElements = 1 << 22;  // 16 MiB of float32
@@ -166,7 +166,7 @@ int bench_device_command(std::span<const std::string> arguments) {
   const std::vector<PluginFlag> options = take_plugin_flags(words);
   const CommandLine line(kSyntax, words);
   if (line.wants_help()) {
-    std::cout << help_of(kSyntax);
+    std::cout << bench_part_help(kSyntax, line);
     return 0;
   }
   const DeviceBench bench = read_bench(line);

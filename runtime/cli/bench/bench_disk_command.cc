@@ -38,7 +38,7 @@ constexpr CommandSyntax kSyntax = {
     "Measures the disks of these folders with the access patterns of a run: the file store of --offload-dir, spread "
     "over all folders, sequentially, at random and during compute; and a checkpoint file in the first folder. Needs "
     "512 MiB of free space plus the size of the checkpoint, and removes its files.",
-    kFlags, 1};
+    kFlags, 1, "tessera bench disk /mnt/scratch --rates rates.json"};
 
 constexpr int64_t kTimeoutMs = 600'000;
 constexpr int64_t kProductSize = 512;
@@ -87,6 +87,7 @@ int bench_disk_command(std::span<const std::string> arguments) {
   options.folders = folders_of(line.words()[0]);
   options.engine = static_cast<IoEngine>(parse_choice("io", line.value("io", "auto"), kIoEngineChoices));
   options.check = line.has("check");
+  options.flag = "";
   options.timeout_ms = kTimeoutMs;
   const uint64_t chunk_bytes = parse_bytes("chunk", line.value("chunk", "16MiB"));
   const uint64_t checkpoint_bytes = parse_bytes("checkpoint-size", line.value("checkpoint-size", "256MiB"));

@@ -138,7 +138,7 @@ constexpr ForeignFlag kForeignFlags[] = {
     {"save-dir", "--save"},
     {"resume-from", "--resume"},
     {"ckpt", "--resume"},
-    {"logdir", "--out"},
+    {"logdir", kEventFiles},
     {"quiet", "--log-level warning"},
     {"force", "--overwrite"},
     {"save-interval", "--save-every"},
@@ -161,9 +161,9 @@ constexpr ForeignFlag kForeignFlags[] = {
     {"wandb-project", kMetricsFile},
     {"tensorboard", kEventFiles},
     {"tensorboard-dir", kEventFiles},
-    {"log-dir", kMetricsFile},
+    {"log-dir", kEventFiles},
     {"logger", kMetricsFile},
-    {"report-to", kMetricsFile},
+    {"report-to", kEventFiles},
     {"generate", "tessera generate FOLDER, which continues a text"},
     {"sample", "tessera generate FOLDER, which continues a text"},
     {"sample-every", "tessera generate FOLDER, which continues a text with what --save has saved"},
@@ -175,6 +175,11 @@ constexpr ForeignFlag kForeignFlags[] = {
     {"tp", "--mesh tp=N with --strategy tp=tensor"},
     {"pipeline-model-parallel-size", "--mesh pp=N with --strategy pp=pipeline"},
     {"pipeline-parallel-degree", "--mesh pp=N with --strategy pp=pipeline"},
+    {"data-parallel-replicate-degree", "--mesh dp=N"},
+    {"data-parallel-shard-degree", "--mesh dp=N and --strategy"},
+    {"enable-profiling", "--profile FROM:TO"},
+    {"enable-tensorboard", kEventFiles},
+    {"enable-wandb", kMetricsFile},
     {"pp", "--mesh pp=N with --strategy pp=pipeline"},
     {"dp", "--mesh dp=N"},
     {"data-parallel-size", "--mesh dp=N"},
@@ -185,6 +190,36 @@ constexpr ForeignFlag kForeignChoices[] = {
     {"f16", "fp16"},     {"float16", "fp16"},  {"half", "fp16"},     {"f32", "float32"},
     {"fp32", "float32"}, {"float", "float32"}, {"bfloat16", "bf16"},
 };
+
+/// Of torchtitan, and of Lightning's command line.
+constexpr std::string_view kSections[] = {
+    "training", "optimizer",  "lr-scheduler", "parallelism", "checkpoint", "activation-checkpoint",
+    "metrics",  "validation", "profiling",    "model",       "job",        "debug",
+    "trainer",  "data"};
+
+/// Flags whose last part alone does not say what they are.
+constexpr ForeignFlag kSectionedFlags[] = {
+    {"model.name", "--model"},
+    {"model.flavor", "--model"},
+    {"model.hf-assets-path", "--model FOLDER"},
+    {"optimizer.name", "--optimizer"},
+    {"checkpoint.enable", "--save FOLDER"},
+    {"checkpoint.enable-checkpoint", "--save FOLDER"},
+    {"checkpoint.folder", "--save FOLDER"},
+    {"checkpoint.interval", "--save-every"},
+    {"checkpoint.async-mode", "--save-async"},
+    {"activation-checkpoint.mode", "--recompute"},
+    {"validation.freq", "--eval-every"},
+    {"validation.steps", "--eval-batches"},
+    {"validation.dataset", "--eval-data"},
+    {"lr-scheduler.decay-type", "--lr-schedule"},
+    {"job.dump-folder", "--out FOLDER"},
+};
+
+std::string_view find_foreign(std::span<const ForeignFlag> flags, std::string_view theirs) {
+  const auto found = std::ranges::find(flags, theirs, &ForeignFlag::theirs);
+  return found == flags.end() ? std::string_view() : found->ours;
+}
 
 }  // namespace
 
@@ -229,12 +264,19 @@ std::string nearest_choice(std::string_view given, std::span<const std::string> 
 }
 
 std::string suggest_flag(std::string_view given, std::span<const std::string> known) {
-  for (const auto& [theirs, ours] : kForeignFlags)
-    if (theirs == given) return "; use " + std::string(ours);
+  if (const std::string_view ours = find_foreign(kForeignFlags, given); !ours.empty()) return concat("; use ", ours);
   if (given.starts_with("no-") && std::ranges::count(known, given.substr(3)) > 0)
     return concat("; use --", given.substr(3), "=false, or leave --", given.substr(3), " out");
   const std::string near = nearest(given, known);
   return near.empty() ? "; see --help" : "; did you mean --" + near + "?";
+}
+
+std::string suggest_sectioned_flag(std::string_view given, std::span<const std::string> known) {
+  const size_t dot = given.find('.');
+  if (dot == given.npos || std::ranges::count(kSections, given.substr(0, dot)) == 0) return "";
+  if (const std::string_view ours = find_foreign(kSectionedFlags, given); !ours.empty()) return concat("; use ", ours);
+  const std::string_view name = given.substr(given.rfind('.') + 1);
+  return std::ranges::count(known, name) > 0 ? concat("; use --", name) : suggest_flag(name, known);
 }
 
 }  // namespace tessera::host

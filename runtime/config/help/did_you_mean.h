@@ -20,4 +20,8 @@ std::string nearest_choice(std::string_view given, std::span<const std::string> 
 /// framework uses, or "; see --help". Names are without the leading dashes.
 std::string suggest_flag(std::string_view given, std::span<const std::string> known);
 
+/// The same for a flag of torchtitan or Lightning, whose flags are in sections: "; use --steps" for training.steps.
+/// Empty for a name that is not of one of their sections.
+std::string suggest_sectioned_flag(std::string_view given, std::span<const std::string> known);
+
 }  // namespace tessera::host

@@ -16,12 +16,8 @@
 namespace tessera::host {
 namespace {
 
-struct Introduction {
-  std::string_view usage, what;
-  std::vector<std::string> examples;
-};
-
-Introduction introduction(FlagSet set) {
+/// Without the models.
+HelpText introduction(FlagSet set) {
   const std::string strategy(kDefaultStrategy);
   switch (set) {
     case FlagSet::plan:
@@ -50,7 +46,7 @@ Introduction introduction(FlagSet set) {
           {"tessera train --model my-model --data corpus.txt --steps 1000 --lr 1e-3",
            "tessera train --model my-model --data corpus.txt --nproc 2 --save runs/mine",
            "tessera train --model my-model --data corpus.txt --nproc 2 --resume runs/mine",
-           "tessera train --help --strategy " + strategy + "   (lists its options too)"}};
+           "tessera train --help --strategy " + strategy + "   # lists its options too"}};
 }
 
 bool is_required(FlagSet set, std::string_view name) {
@@ -89,12 +85,15 @@ std::vector<FlagText> flag_texts(FlagSet set) {
   return texts;
 }
 
+HelpText help_text(FlagSet set, std::string_view models) {
+  HelpText text = introduction(set);
+  text.notes_heading = "Models (--model)";
+  text.notes = models;
+  return text;
+}
+
 std::string flags_help(FlagSet set, std::string_view models) {
-  const auto [usage, what, examples] = introduction(set);
-  std::string text = concat("usage: ", usage, "\n\n", wrapped(what), "\n\nExamples:\n");
-  for (const std::string& example : examples)
-    text += concat("  ", wrapped(example, kHelpColumns, 6), "\n");
-  return concat(text, flag_rows(flag_texts(set)), models);
+  return help_of(help_text(set, models), flag_texts(set));
 }
 
 }  // namespace tessera::host

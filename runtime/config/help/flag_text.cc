@@ -24,7 +24,7 @@ std::string left_of(const FlagText& flag) {
   return concat("  --", flag.name, flag.value.empty() ? "" : " ", flag.value);
 }
 
-std::string help_of(const FlagText& flag) {
+std::string row_of(const FlagText& flag) {
   return concat(flag.help, flag.is_required ? " (required)" : "",
                 flag.default_value.empty() ? "" : concat(" (default", kTogether, flag.default_value, ")"));
 }
@@ -47,6 +47,25 @@ std::string wrapped(std::string_view text, int num_columns, int indent) {
   return lines;
 }
 
+std::string wrapped_command(std::string_view command, int num_columns, int indent) {
+  std::string lines;
+  size_t column = 0;
+  const auto most = static_cast<size_t>(num_columns - indent);
+  while (!command.empty()) {
+    const size_t end = std::min(command.find(" --", 1), command.size());
+    const std::string_view part = command.substr(0, end);  // begins with a blank, except the first one
+    const size_t for_backslash = end == command.size() ? 0 : 2;
+    if (column > 0 && column + part.size() + for_backslash > most) {
+      lines += " \\\n" + std::string(static_cast<size_t>(indent), ' ');
+      column = 0;
+    }
+    lines += column == 0 && !lines.empty() ? part.substr(1) : part;
+    column += part.size();
+    command.remove_prefix(end);
+  }
+  return lines;
+}
+
 std::string flag_rows(std::span<const FlagText> flags) {
   std::string text;
   std::string_view group;
@@ -55,11 +74,20 @@ std::string flag_rows(std::span<const FlagText> flags) {
     const std::string left = left_of(flag);
     const bool fits = left.size() + 2 <= kHelpIndent;
     text += left + (fits ? "" : "\n") + std::string(kHelpIndent - (fits ? left.size() : 0), ' ');
-    std::string help = wrapped(help_of(flag), kHelpColumns, kHelpIndent);
+    std::string help = wrapped(row_of(flag), kHelpColumns, kHelpIndent);
     std::ranges::replace(help, kTogether, ' ');
     text += help + "\n";
   }
   return text;
+}
+
+std::string help_of(const HelpText& text, std::span<const FlagText> flags) {
+  std::string help = concat("usage: ", wrapped(text.usage, kHelpColumns, 7), "\n\n", wrapped(text.what), "\n");
+  if (!text.examples.empty()) help += text.examples.size() == 1 ? "\nExample:\n" : "\nExamples:\n";
+  for (const std::string& example : text.examples)
+    help += concat("  ", wrapped_command(example, kHelpColumns, 6), "\n");
+  help += flag_rows(flags);
+  return text.notes.empty() ? help : concat(help, "\n", text.notes_heading, ":\n", text.notes);
 }
 
 }  // namespace tessera::host

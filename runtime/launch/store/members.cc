@@ -11,8 +11,8 @@ std::string StoreMembers::join(const Participant& who) {
   if (who.rank < 0) return "";
   Rank& rank = ranks_.try_emplace(who.rank, Rank{who}).first->second;
   if (rank.process != who)
-    return concat("rank ", who.rank, " of this job has joined already: ", to_string(rank.process), ", and now ",
-                  to_string(who), " claims the same rank: two jobs share this address, or two ranks have the same ",
+    return concat("this job already has a rank ", who.rank, ": ", to_string(rank.process), ", and now ", to_string(who),
+                  " claims to be it: two jobs share this address, or two ranks have the same ",
                   "number; give each job its own MASTER_PORT or TESSERA_JOB_SECRET");
   ++rank.num_connections;
   rank.said_goodbye = false;

@@ -207,7 +207,7 @@ std::string changes_text(const RunDescription& was, const RunDescription& is) {
   }
   const std::string_view comma = text.empty() ? "" : ", ";
   if (was.data != is.data)
-    text += concat(comma, is.data.second, " ", is.data.first, " (", was.data.second, " were)");
+    text += concat(comma, "data of ", is.data.second, " ", is.data.first, " (was ", was.data.second, ")");
   else if (!was.data_fingerprint.empty() && was.data_fingerprint != is.data_fingerprint)
     text += concat(comma, "data of the same size with other contents, ", is.data_fingerprint, " (was ",
                    was.data_fingerprint, ")");
@@ -306,7 +306,7 @@ LoadedRun load_run(const Job& job, const RunData& data, const RankInfo& info, Ra
     const std::string sentence = error.substr(1);
     if (error[0] == kFinal) throw Error(TSR_E_FAILED_PRECONDITION, sentence);
     if (i + 1 == folders.size())
-      throw Error(TSR_E_DATA_LOSS, concat(is_explicit ? "" : "no older checkpoint is left: ", sentence));
+      throw Error(TSR_E_DATA_LOSS, concat(is_explicit || i == 0 ? "" : "no older checkpoint is left: ", sentence));
     log.warning(job.config.resume.empty() ? "cannot start from " : "cannot resume from ", folders[i].folder,
                 ", and takes the one before, ", folders[i + 1].folder, ": ", sentence);
   }
