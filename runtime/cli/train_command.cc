@@ -27,6 +27,7 @@
 #include "config/default_plugins.h"
 #include "config/flag_table.h"
 #include "config/usage_error.h"
+#include "data/examples/example_source.h"
 #include "data/examples/idx_pair.h"
 #include "guard/supervisor.h"
 #include "launch/launcher.h"
@@ -53,17 +54,25 @@ struct RunFlags : ParsedFlags {
   std::vector<std::string> warnings;
 };
 
-/// Data to evaluate on is read as the data of the training was, unless a flag says otherwise.
+/// "had --data-scale none"; of a flag that was not given: "did not give it, which means column for this data".
+std::string trained_text(std::string_view name, const std::string& trained, const std::string& usual) {
+  if (!trained.empty()) return concat("had --", name, " ", trained);
+  return usual.empty() ? "did not give it" : concat("did not give it, which means ", usual, " for this data");
+}
+
+/// Examples to evaluate on are read as those of the training were, unless a flag says otherwise.
 void read_as_trained(RunFlags& flags, const std::string& folder, const RunDescription& run) {
-  constexpr std::pair<std::string_view, std::string_view> kDefaults[] = {{"data-label", "last"}, {"data-scale", ""}};
-  for (const auto& [name, usual] : kDefaults) {
+  if (run.items != "examples") return;
+  for (const std::string_view name : {"data-label", "data-scale"}) {
     const Flag& flag = *std::ranges::find(train_flags(), name, &Flag::name);
     const std::string given = flag.print(flags.config), trained = trained_setting(run, name);
     const bool applies = name != "data-label" || trained.empty() || !find_idx_pair(flags.config.data);
     if (given.empty() && !trained.empty() && applies) flag.read(flags.config, trained);
-    if (!given.empty() && given != (trained.empty() ? usual : trained))
-      flags.warnings.push_back(concat("--", name, " ", given, " differs from the training of ", folder, ", which had ",
-                                      trained.empty() ? "none" : concat("--", name, " ", trained),
+    if (given.empty()) continue;
+    const std::string usual = usual_setting(name, flags.config.data);
+    if (given != (trained.empty() ? usual : trained))
+      flags.warnings.push_back(concat("--", name, " ", given, " differs from the training of ", folder, ", which ",
+                                      trained_text(name, trained, usual),
                                       "; leave it out to read the data as it was read there"));
   }
 }

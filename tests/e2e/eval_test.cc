@@ -111,6 +111,38 @@ TEST(Eval, OfACheckpointReadsDataAsItsTrainingDid) {
   EXPECT_NE(evaluations_in(folder.path("m")).at(1)["loss"], trained);
 }
 
+/// A flag that names the default is not a difference.
+TEST(Eval, OfACheckpointNamesTheScaleThatItsTrainingDidNotGive) {
+  const TempFolder folder;
+  const std::string data = folder.write("a.csv", "5,2,0\n2,0,1\n4,1,2\n6,3,2\n"), saved = folder.path("saved");
+  classifier_loss(folder, data, data, {"--save", saved});
+  const auto evaluate = [&](const std::string& flag) {
+    return run_command(tessera({"eval", saved, "--data", data, "--threads=1", flag}));
+  };
+  for (const char* flag : {"--data-scale=column", "--data-label=last"}) {
+    const CommandResult same = evaluate(flag);
+    EXPECT_EQ(same.exit_code, 0) << same.err;
+    EXPECT_EQ(same.err.find("differs from the training"), std::string::npos) << same.err;
+  }
+  expect_message(evaluate("--data-scale=none"), 0,
+                 {"--data-scale none differs from the training of " + saved,
+                  "which did not give it, which means column for this data; leave it out"});
+}
+
+TEST(Eval, TrainingGoesOnWithTheDefaultsThatAreNamed) {
+  const TempFolder folder;
+  const std::string data = folder.write("a.csv", "5,2,0\n2,0,1\n4,1,2\n6,3,2\n"), saved = folder.path("saved");
+  classifier_loss(folder, data, data, {"--save", saved});
+  const auto resume = [&](const std::string& flag) {
+    return run_command(tessera({"train", "--model=mlp:2,4,3", "--data", data, "--steps=3", "--threads=1", "--resume",
+                                saved, "--data-label=last", flag}));
+  };
+  const CommandResult same = resume("--data-scale=column");
+  EXPECT_EQ(same.exit_code, 0) << same.err;
+  EXPECT_EQ(same.err.find("--data-scale"), std::string::npos) << same.err;
+  expect_message(resume("--data-scale=none"), 0, {"continues with other settings", "--data-scale none (was column)"});
+}
+
 // Ranges of 4 and 8: dividing by hand gives the same bits.
 TEST(Eval, OfTrainingScalesItsDataAsTheTrainingData) {
   const TempFolder folder;

@@ -24,6 +24,7 @@
 #include "config/step_range.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
+#include "data/examples/example_source.h"
 #include "tessera/error.hpp"
 #include "train/consistency.h"
 #include "train/saving/checkpoint_writer.h"
@@ -183,8 +184,17 @@ std::string try_to_fill(const Job& job, const RunData& data, const RankInfo& inf
   }
 }
 
+/// The setting as what leaving its flag out means, so that a flag that names its default is not a change.
+std::string with_default(const Job& job, const std::string& name, const std::string& value) {
+  if (!value.empty()) return value;
+  const bool has_tokens = job.items() == "tokens";
+  if (name == "data-order") return has_tokens ? "sequential" : "shuffled";
+  const bool is_of_examples = name == "data-label" || name == "data-scale";
+  return is_of_examples && !has_tokens ? usual_setting(name, job.config.data) : "";
+}
+
 /// "--lr 0.001 (was 0.003), ..."
-std::string changes_text(const RunDescription& was, const RunDescription& is) {
+std::string changes_text(const Job& job, const RunDescription& was, const RunDescription& is) {
   const auto per_step = [&is](const RunDescription& run) {
     return setting(run.settings, concat(is.items == "tokens" ? "sequences" : "examples", kPerStep));
   };
@@ -196,11 +206,8 @@ std::string changes_text(const RunDescription& was, const RunDescription& is) {
                   ")");
   for (const auto& [name, value] : is.settings) {
     if (name.ends_with(kPerStep) || (is_same_step && (name == "batch-size" || name == "grad-accum"))) continue;
-    const auto of = [&name = name, &is](const std::string& given) {
-      const bool is_default = name == "data-order" && given.empty();
-      return is_default ? std::string(is.items == "tokens" ? "sequential" : "shuffled") : given;
-    };
-    const std::string before = of(setting(was.settings, name)), now = of(value);
+    const std::string before = with_default(job, name, setting(was.settings, name));
+    const std::string now = with_default(job, name, value);
     const auto shown = [](const std::string& v) { return v.empty() ? std::string("not given") : v; };
     if (before != now)
       text += concat(text.empty() ? "" : ", ", "--", name, " ", shown(now), " (was ", shown(before), ")");
@@ -235,7 +242,7 @@ void report(const Job& job, const RunData& data, const Checkpoint& from, RankRun
   warn_of_replicas(job, from, runtime, log);
   if (job.config.resume.empty()) return log.info("parameters: from ", from.folder(), ", ", saved);
   log.info("resumed from ", from.folder(), ", ", saved);
-  const std::string changes = changes_text(run, describe_run(job, *data.training));
+  const std::string changes = changes_text(job, run, describe_run(job, *data.training));
   if (!changes.empty()) log.warning("the run continues with other settings: ", changes);
   if (state.step >= job.config.steps)
     log.warning("nothing is left to train: the checkpoint is of step ", state.step, ", and --steps is ",
