@@ -128,12 +128,14 @@ struct RankRecord::State {
 
   void note(const std::string& text) { add_to_log(concat(time_text(), " note: ", printable(text), "\n")); }
 
-  /// Creates the folder and this rank's files. Throws UNAVAILABLE when it cannot be made, or another run writes
-  /// into it; what else cannot be written is missing in the record.
+  /// Creates the folder and this rank's files. Throws UNAVAILABLE when it cannot be made or written, or another run
+  /// writes into it; what else cannot be written is missing in the record.
   void begin(const Job& job, int num_threads, RunMetrics run) {
     std::error_code error;
     std::filesystem::create_directories(folder, error);
     if (error) throw Error(TSR_E_UNAVAILABLE, concat("--out ", folder, " cannot be made: ", error.message()));
+    if (const std::string obstacle = obstacle_to_record(folder); !obstacle.empty())
+      throw Error(TSR_E_UNAVAILABLE, obstacle);
     // Before any file is opened: a second run must not append to those of the first.
     if (rank == 0) {
       folder_lock.emplace("--out", folder, "record.lock");

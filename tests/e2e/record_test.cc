@@ -218,6 +218,25 @@ TEST(Record, AFullDiskDoesNotEndTheRun) {
   }
 }
 
+/// Root may write anywhere, so it runs as another user.
+TEST(Record, AFolderThatCannotBeWrittenIsRefused) {
+  const TempFolder folder;
+  const std::string out = folder.path("out");
+  std::filesystem::create_directories(out);
+  std::filesystem::permissions(folder.path(), std::filesystem::perms(0755));
+  std::filesystem::permissions(out, std::filesystem::perms(0555));
+  std::vector<std::string> as_other;
+  if (geteuid() == 0) as_other = {"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"};
+  const auto by_other = [&](std::vector<std::string> command) {
+    command.insert(command.begin(), as_other.begin(), as_other.end());
+    return run_command(command);
+  };
+  if (by_other({"test", "-r", golden("/config.json"), "-a", "-x", out}).exit_code != 0)
+    GTEST_SKIP() << "needs setpriv, and a checkout and a folder for temporary files that other users can read";
+  expect_message(by_other(train({"--steps=3", "--out", out})), 2,
+                 {"--out " + out + " cannot be written: Permission denied; give a folder in which"});
+}
+
 /// What cannot be written when the run begins is missing, and the rest is there.
 TEST(Record, ADiskThatRefusesItsBeginningDoesNotEndTheRun) {
   const TempFolder folder;
