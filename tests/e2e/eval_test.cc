@@ -153,6 +153,24 @@ TEST(Eval, OfTrainingScalesItsDataAsTheTrainingData) {
   EXPECT_EQ(scaled, by_hand);
 }
 
+/// Only training would apply it.
+TEST(Eval, HasNoWarningOfDropout) {
+  const TempFolder folder;
+  nlohmann::json config = nlohmann::json::parse(file_bytes(golden("/config.json")));
+  config["resid_pdrop"] = 0.1;
+  folder.write("config.json", config.dump());
+  std::filesystem::copy_file(golden("/model.safetensors"), folder.path("model.safetensors"));
+  const auto warns = [&](std::vector<std::string> words) {
+    const CommandResult run = run_command(tessera(std::move(words)));
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    return run.err.find("dropout is not applied: resid_pdrop 0.1") != std::string::npos;
+  };
+  const std::string data = "--data=" + golden("/tokens.bin");
+  EXPECT_FALSE(warns({"eval", folder.path(), data, "--threads=1"}));
+  EXPECT_FALSE(warns({"plan", "--model", folder.path()}));
+  EXPECT_TRUE(warns({"train", "--model", folder.path(), data, "--threads=1", "--steps=1"}));
+}
+
 TEST(Eval, ReadsNoDataThatIsNotThere) {
   const CommandResult run = run_command(tessera({"eval", golden(), "--data", "/nowhere"}));
   EXPECT_EQ(run.exit_code, 2);
