@@ -18,6 +18,7 @@
 
 #include "base/concat.h"
 #include "base/log.h"
+#include "base/read_only_file.h"
 #include "base/terminal.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/commands.h"
@@ -26,6 +27,7 @@
 #include "cli/outputs.h"
 #include "config/default_plugins.h"
 #include "config/flag_table.h"
+#include "config/settings/take_settings.h"
 #include "config/usage_error.h"
 #include "data/examples/example_source.h"
 #include "data/examples/idx_pair.h"
@@ -237,6 +239,9 @@ int start_ranks(const RunFlags& flags, int num_ranks, const std::vector<std::str
     if (const auto refusal = refusal_of(planned.job(), planned.input(), planned.programs())) throw *refusal;
     const Job& job = planned.job();
     if (job.ranks_are_threads()) return train_as_threads(flags, job, signals, recorded);
+    if (is_pipe(flags.config_file))
+      throw UsageError(concat("--config ", flags.config_file, " is a pipe, which can be read once, and each of ",
+                              num_ranks, " ranks reads it; write it to a file and give that"));
     try_communicator(job, log);
     request.finish_ms = job.config.timeout_ms;
     request.has_steps = job.trains;
@@ -264,7 +269,7 @@ int train_as_rank_of(FlagSet set, const RankEnvironment& environment, std::span<
       return environment.rank == 0 ? print_config(flags, environment.world_size, environment.local_size,
                                                   Log(parse_log_level(flags.config.log_level)))
                                    : 0;
-    return train_as_rank(flags, environment, process);
+    return naming_origin(flags, [&] { return train_as_rank(flags, environment, process); });
   } catch (const std::exception& error) {
     return process.fail_before_joining(error, may_meet);
   }
@@ -280,7 +285,8 @@ int run_ranks(FlagSet set, std::span<const std::string> arguments, const std::ve
   if (environment.world_size > 1) return train_as_rank_of(set, environment, arguments);
   const RunFlags flags = flags_of(set, arguments);
   const int num_ranks = ranks_to_start(requested_world(flags.config), environment);
-  return num_ranks <= 1 ? train_alone(flags) : start_ranks(flags, num_ranks, argv);
+  return naming_origin(flags,
+                       [&] { return num_ranks <= 1 ? train_alone(flags) : start_ranks(flags, num_ranks, argv); });
 }
 
 }  // namespace

@@ -317,6 +317,35 @@ TEST(Config, OfARunThatOffloadsServesEval) {
                  {"evaluation: loss"});
 }
 
+/// A relative path in it counts from the current folder, which may be another one than that of the run.
+TEST(Config, OfARunInAnotherFolderIsNamedWithItsPath) {
+  const TempFolder folder;
+  const std::string config = folder.write("c.json", R"({"model": "tiny", "data": "text.txt"})");
+  const std::string origin = "; a relative path there counts from the current folder: start in the folder";
+  for (const char* command : {"train", "plan"})
+    expect_message(run_command(tessera({command, "--config", config})), 2,
+                   {"--model tiny: there is neither", " (--model is of --config " + config + origin});
+  expect_message(run_command(tessera({"train", "--config", config, "--model=mlp:2,4,3"})), 2,
+                 {"--data text.txt", " (--data is of --config " + config + origin});
+  const CommandResult given = run_command(tessera({"train", "--config", config, "--model=miny"}));
+  EXPECT_EQ(given.err.find("is of --config"), std::string::npos) << given.err;
+}
+
+TEST(Config, IsReadFromAPipe) {
+  const std::string print = R"("$0" train --model mlp:2,4,3 --data x.csv --print-config)";
+  const auto piped = [&](const std::string& flags) {
+    return run_command({"bash", "-c", print + R"( | "$0" train --config /dev/stdin )" + flags, tessera_program()});
+  };
+  const CommandResult once = run_command({"bash", "-c", print, tessera_program()});
+  const CommandResult again = piped("--print-config");
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(again.out, once.out);
+  const TempFolder folder;
+  const std::string data = folder.write("x.csv", "0,1,2\n1,0,1\n");
+  expect_message(piped("--steps=1 --nproc=2 --data " + data), 2,
+                 {"--config /dev/stdin is a pipe, which can be read once, and each of 2 ranks reads it"});
+}
+
 TEST(Record, IsNotWrittenIntoACheckpoint) {
   const TempFolder folder;
   const std::string save = folder.path("save"), checkpoint = save + "/step-00000001";
