@@ -153,6 +153,23 @@ TEST(Eval, OfTrainingScalesItsDataAsTheTrainingData) {
   EXPECT_EQ(scaled, by_hand);
 }
 
+/// The golden model's tokens are numbers.
+TEST(Eval, OfOtherTokensThanThoseOfTheTrainingIsWarnedOf) {
+  const TempFolder folder;
+  const std::string text = folder.write("a.txt", std::string(200, '!')), saved = folder.path("saved");
+  expect_message(run_command(train({"--steps=1", "--save", saved, "--eval-data", text})), 0,
+                 {"--data is token files and --eval-data text: the model is evaluated on other tokens"});
+  expect_message(run_command(tessera({"eval", saved, "--data", text, "--threads=1"})), 0,
+                 {"--data is text, whose bytes are the tokens, and " + saved +
+                  "/step-00000001 was trained on token files, so it knows other tokens"});
+  const CommandResult same = run_command(tessera({"eval", saved, "--data", golden("/tokens.bin"), "--threads=1"}));
+  EXPECT_EQ(same.exit_code, 0) << same.err;
+  EXPECT_EQ(same.err.find("other tokens"), std::string::npos) << same.err;
+  expect_message(run_command(tessera({"train", "--model", golden(), "--data", text, "--batch-size=1", "--seq-len=32",
+                                      "--threads=1", "--steps=2", "--resume", saved})),
+                 0, {"tokens are bytes (were numbers)"});
+}
+
 /// Only training would apply it.
 TEST(Eval, HasNoWarningOfDropout) {
   const TempFolder folder;

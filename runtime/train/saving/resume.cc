@@ -225,13 +225,18 @@ std::string changes_text(const Job& job, const RunDescription& was, const RunDes
     text = concat(is.items == "tokens" ? "sequences" : "examples", " per step ", per_step(is), " (was ", per_step(was),
                   ")");
   for (const auto& [name, value] : is.settings) {
-    if (name.ends_with(kPerStep) || (is_same_step && (name == "batch-size" || name == "grad-accum"))) continue;
+    if (name.ends_with(kPerStep) || name == kTokensAre ||
+        (is_same_step && (name == "batch-size" || name == "grad-accum")))
+      continue;
     const std::string before = with_default(job, name, setting(was.settings, name));
     const std::string now = with_default(job, name, value);
     const auto shown = [](const std::string& v) { return v.empty() ? std::string("not given") : v; };
     if (before != now)
       text += concat(text.empty() ? "" : ", ", "--", name, " ", shown(now), " (was ", shown(before), ")");
   }
+  const std::string tokens_were = setting(was.settings, kTokensAre), tokens_are = setting(is.settings, kTokensAre);
+  if (!tokens_were.empty() && tokens_were != tokens_are)
+    text += concat(text.empty() ? "" : ", ", "tokens are ", tokens_are, " (were ", tokens_were, ")");
   const std::string_view comma = text.empty() ? "" : ", ";
   if (was.data != is.data)
     text += concat(comma, is.data.second, " ", is.data.first, " (", was.data.second, " were)");
@@ -239,6 +244,15 @@ std::string changes_text(const Job& job, const RunDescription& was, const RunDes
     text += concat(comma, "data of the same size with other contents, ", is.data_fingerprint, " (was ",
                    was.data_fingerprint, ")");
   return text;
+}
+
+/// A model that was trained on the tokens of a tokenizer does not know bytes, nor the other way round.
+void warn_of_tokens(const Checkpoint& from, const Dataset& data, const Log& log) {
+  const std::string trained = setting(from.index().run.settings, kTokensAre);
+  if (trained.empty() || trained == tokens_are(data)) return;
+  const auto form = [](bool is_text) { return is_text ? "text, whose bytes are the tokens" : "token files"; };
+  log.warning("--data is ", form(data.tokens_are_bytes()), ", and ", from.folder(), " was trained on ",
+              form(trained == kBytes), ", so it knows other tokens; give data in the form of that training");
 }
 
 /// Of ranks that each trained parameters of their own.
@@ -260,7 +274,10 @@ void report(const Job& job, const RunData& data, const Checkpoint& from, const S
   const auto& [state, run] = std::tie(from.index().state, from.index().run);
   const std::string saved = concat("saved after step ", state.step, " under ", layout_text(run));
   warn_of_replicas(from, source.goes_on, runtime, log);
-  if (!source.goes_on) return log.info("parameters: from ", from.folder(), ", ", saved);
+  if (!source.goes_on) {
+    warn_of_tokens(from, job.trains ? *data.training : *data.evaluation, log);
+    return log.info("parameters: from ", from.folder(), ", ", saved);
+  }
   log.info("resumed from ", from.folder(), ", ", saved,
            source.has_both ? concat("; --init-from ", job.config.init_from, " is not read again") : "");
   const std::string changes = changes_text(job, run, describe_run(job, *data.training));
