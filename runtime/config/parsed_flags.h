@@ -21,8 +21,9 @@ struct ParsedFlags {
   /// --help was given: nothing else was checked, and only flags that name plugins were read.
   bool help = false;
   std::string config_file;  ///< --config; empty: none
-  /// Of --config: relative paths of what the job reads, with the flags that they are taken for.
-  std::vector<std::pair<std::string, std::string>> relative_paths;
+  /// Of --config: paths of what the job reads, with the flags that they are taken for, that may not be meant here:
+  /// relative ones, and those that were not UTF-8 when they were recorded.
+  std::vector<std::pair<std::string, std::string>> doubtful_paths;
   bool print_config = false;       ///< the resolved configuration is asked for, instead of a run
   std::vector<std::string> notes;  ///< for the log: values of the file that the command line overrides
 };

@@ -19,6 +19,7 @@
 
 #include "base/concat.h"
 #include "base/durable_file.h"
+#include "config/settings/settings_file.h"
 #include "plan/drawing/step_svg.h"
 #include "plan/plan_report.h"
 #include "plan/prediction/step_cost.h"
@@ -184,6 +185,9 @@ struct RankRecord::State {
     attempt([&] {
       if (const std::string doubt = doubt_of_record(folder, job.config.resume); !doubt.empty()) warnings.warning(doubt);
     });
+    if (const std::string flag = flag_not_in_utf8(job.config, FlagSet::train); !flag.empty())
+      warnings.warning("--out ", folder, ": ", kConfigFile, " cannot hold the value of --", flag,
+                       ", which is not UTF-8, so --config cannot repeat this run from it; rename what has that name");
     attempt([&] { write_config(folder, settings); });
     const PlanFiles files = std::exchange(plan, std::nullopt).value();
     attempt([&] { write_plan(files); });

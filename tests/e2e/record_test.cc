@@ -331,6 +331,17 @@ TEST(Config, OfARunInAnotherFolderIsNamedWithItsPath) {
   EXPECT_EQ(given.err.find("is of --config"), std::string::npos) << given.err;
 }
 
+TEST(Config, SaysWhereANameWasNotUtf8) {
+  const TempFolder folder;
+  const std::string data = folder.write("b\xff.bin", file_bytes(golden("/tokens.bin"))), out = folder.path("out");
+  Words words = {"train",          "--model",      golden(),      "--data",   data,
+                 "--batch-size=1", "--seq-len=32", "--threads=1", "--steps=1"};
+  words.insert(words.end(), {"--out", out});
+  expect_message(run_command(tessera(words)), 0, {"config.json cannot hold the value of --data, which is not UTF-8"});
+  expect_message(run_command(tessera({"train", "--config", out + "/config.json", "--out", folder.path("again")})), 2,
+                 {"(--data is of --config " + out + "/config.json, where "});
+}
+
 TEST(Config, IsReadFromAPipe) {
   const std::string print = R"("$0" train --model mlp:2,4,3 --data x.csv --print-config)";
   const auto piped = [&](const std::string& flags) {

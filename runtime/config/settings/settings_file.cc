@@ -118,6 +118,16 @@ std::string settings_json(const TrainConfig& config, FlagSet set, std::span<cons
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";  // a path need not be UTF-8
 }
 
+std::string flag_not_in_utf8(const TrainConfig& config, FlagSet set) {
+  for (const Flag& flag : train_flags())
+    try {
+      if (has_flag(set, flag)) value_of(flag, config).dump();
+    } catch (const Json::type_error&) {
+      return std::string(flag.name);
+    }
+  return "";
+}
+
 bool begins_like_settings(std::string_view begin) {
   return begin.starts_with(kBegin);
 }

@@ -32,6 +32,8 @@ constexpr std::pair<std::string_view, std::string_view> kVoids[] = {
 constexpr std::array<std::string_view, 4> kNamesPlugins = {"strategy", "comm", "device", "offload"};
 /// Flags that name what a job reads.
 constexpr std::array<std::string_view, 5> kPaths = {"model", "data", "eval-data", "resume", "init-from"};
+/// What settings_json() writes for bytes that are not UTF-8: U+FFFD.
+constexpr std::string_view kReplaced = "\xEF\xBF\xBD";
 
 const Flag& flag_of(std::string_view name) {
   return *std::ranges::find(train_flags(), name, &Flag::name);
@@ -97,8 +99,8 @@ class Taking {
     } else {
       read(flag, setting, flags_.config);
       const std::string& path = setting.values[0];
-      if (std::ranges::count(kPaths, flag.name) > 0 && !path.starts_with('/'))
-        flags_.relative_paths.emplace_back(flag.name, path);
+      const bool is_doubtful = !path.starts_with('/') || path.find(kReplaced) != path.npos;
+      if (is_doubtful && std::ranges::count(kPaths, flag.name) > 0) flags_.doubtful_paths.emplace_back(flag.name, path);
     }
   }
 
@@ -192,12 +194,16 @@ void take_settings(ParsedFlags& flags, const std::set<std::string>& given) {
 }
 
 std::string origin_of_path(const ParsedFlags& flags, std::string_view sentence) {
-  for (const auto& [flag, path] : flags.relative_paths)
+  for (const auto& [flag, path] : flags.doubtful_paths) {
+    if (sentence.find(path) == sentence.npos) continue;
+    const std::string origin = concat(" (--", flag, " is of --config ", flags.config_file);
+    if (path.find(kReplaced) != path.npos)
+      return concat(origin, ", where \"", kReplaced, "\" is in the place of what is not UTF-8 in the name; give --",
+                    flag, ")");
     if (sentence.find(concat("--", flag, " ", path)) != sentence.npos)
-      return concat(
-          " (--", flag, " is of --config ", flags.config_file,
-          "; a relative path there counts from the current folder: start in the folder of that run, or give --", flag,
-          ")");
+      return concat(origin, "; a relative path there counts from the current folder: start in the folder of that run, ",
+                    "or give --", flag, ")");
+  }
   return "";
 }
 

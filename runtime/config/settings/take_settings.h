@@ -15,8 +15,7 @@ namespace tessera::host {
 /// does not have are ignored; `eval` takes its --data from "eval-data". Throws UsageError, with file and key.
 void take_settings(ParsedFlags& flags, const std::set<std::string>& given);
 
-/// " (--data is of ...)" for a sentence about a relative path that is from the file of --config, which need not have
-/// been written for a run in this folder; empty for any other sentence.
+/// " (--data is of ...)" for a sentence about one of flags.doubtful_paths; empty for any other sentence.
 std::string origin_of_path(const ParsedFlags& flags, std::string_view sentence);
 
 /// Calls `work`; its UsageError gets that origin.
