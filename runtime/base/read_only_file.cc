@@ -8,9 +8,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <string>
 #include <utility>
 
 #include "base/concat.h"
@@ -43,6 +45,24 @@ Error cannot_open(const std::string& path, int reason) {
                       std::strerror(reason), advice(reason, !not_a_link)));
 }
 
+[[noreturn]] void refuse_size(const std::string& path, const std::string& has, uint64_t max_bytes) {
+  throw Error(TSR_E_INVALID_ARGUMENT, concat(path, " has ", has, " bytes; at most ", max_bytes, " are read"));
+}
+
+/// What comes until the pipe ends. A named one without a writer ends at once.
+std::string read_to_end(const std::string& path, int fd, uint64_t max_bytes) {
+  std::string text;
+  std::array<char, 1 << 16> part{};
+  for (;;) {
+    const ssize_t num_read = ::read(fd, part.data(), part.size());
+    if (num_read < 0 && errno == EINTR) continue;
+    if (num_read < 0) throw Error(TSR_E_UNAVAILABLE, concat("cannot read ", path, ": ", std::strerror(errno)));
+    if (num_read == 0) return text;
+    text.append(part.data(), static_cast<size_t>(num_read));
+    if (text.size() > max_bytes) refuse_size(path, concat("more than ", max_bytes), max_bytes);
+  }
+}
+
 const char* kind_of(mode_t mode) {
   if (S_ISDIR(mode)) return "a folder";
   if (S_ISFIFO(mode)) return "a pipe";
@@ -61,9 +81,8 @@ ReadOnlyFile::ReadOnlyFile(const std::string& path, std::size_t max_bytes_per_ca
   const bool is_known = ::fstat(fd_, &info) == 0;
   if (!is_known || !S_ISREG(info.st_mode)) {
     ::close(fd_);
-    throw Error(TSR_E_INVALID_ARGUMENT,
-                concat(path, " is ", is_known ? kind_of(info.st_mode) : "unknown to the system",
-                       ", not a regular file; give a file on a disk, since it is read at any position"));
+    throw Error(TSR_E_INVALID_ARGUMENT, concat(path, " is ", is_known ? kind_of(info.st_mode) : "unknown to the system",
+                                               ", not a regular file; give a file on a disk"));
   }
   num_bytes_ = static_cast<uint64_t>(info.st_size);
 }
@@ -115,16 +134,30 @@ bool name_is_there(const std::string& path) {
 
 std::string read_text_file(const std::string& path, uint64_t max_bytes, std::string_view flag) try {
   const ReadOnlyFile file(path);
-  if (file.num_bytes() > max_bytes) {
-    throw Error(TSR_E_INVALID_ARGUMENT,
-                concat(path, " has ", file.num_bytes(), " bytes; at most ", max_bytes, " are read"));
-  }
+  if (file.num_bytes() > max_bytes) refuse_size(path, std::to_string(file.num_bytes()), max_bytes);
   std::string text(file.num_bytes(), '\0');
   file.read(0, std::as_writable_bytes(std::span(text)));
   return text;
 } catch (const Error& error) {
   if (flag.empty()) throw;
   throw Error(error.code(), concat(flag, ": ", error.what()));
+}
+
+bool is_pipe(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 && S_ISFIFO(info.st_mode);
+}
+
+std::string read_text_or_pipe(const std::string& path, uint64_t max_bytes) {
+  if (!is_pipe(path)) return read_text_file(path, max_bytes);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) throw cannot_open(path, errno);
+  const struct Closing {
+    int fd;
+    ~Closing() { ::close(fd); }
+  } closing{fd};
+  ::fcntl(fd, F_SETFL, 0);  // reads wait for the writers there are
+  return read_to_end(path, fd, max_bytes);
 }
 
 }  // namespace tessera::host

@@ -49,4 +49,9 @@ bool name_is_there(const std::string& path);
 /// sentence begins with the flag that gave the path, if there is one ("--rates").
 std::string read_text_file(const std::string& path, uint64_t max_bytes, std::string_view flag = "");
 
+/// The same of a file, or of a pipe up to its end: what bash's <(command) and a piped /dev/stdin are. A pipe can be
+/// read once.
+std::string read_text_or_pipe(const std::string& path, uint64_t max_bytes);
+bool is_pipe(const std::string& path);
+
 }  // namespace tessera::host

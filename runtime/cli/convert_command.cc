@@ -1,7 +1,7 @@
-// `tessera convert`: a model as a new Hugging Face folder, which transformers and `tessera --model` load. Tokenizer
-// files that lie beside the weights go with them. What can fail without writing is tried first: flags, the model, its
-// weights, that the tokenizer's files can be read. Then the folder is made, which must be new or empty, so that nothing
-// of another model is left in it.
+// `tessera convert`: a model as a new Hugging Face folder, which transformers and `tessera --model` load. Files of
+// the tokenizer and of generation that lie beside the weights go with them. What can fail without writing is tried
+// first: flags, the model, its weights, that these files can be read. Then the folder is made, which must be new or
+// empty, so that nothing of another model is left in it.
 
 #include <filesystem>
 #include <iostream>
@@ -35,8 +35,9 @@ constexpr CommandSyntax kSyntax = {"usage: tessera convert FOLDER OUT [flags]",
                                    "Writes the model in FOLDER to the new folder OUT in Hugging Face's layout.", kFlags,
                                    2, "tessera convert runs/mine for-transformers --dtype bf16"};
 constexpr std::string_view kDtypes = "float32|bf16|fp16";
-constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json",
-                                           "special_tokens_map.json"};
+constexpr const char* kCopiedFiles[] = {
+    "tokenizer.json",        "vocab.json", "merges.txt", "tokenizer_config.json", "special_tokens_map.json",
+    "generation_config.json"};
 
 /// The folder that is made, which may be there if it is empty. Unless it is kept, it goes again, if it was not there
 /// and nothing is in it.
@@ -66,10 +67,10 @@ class NewFolder {
   bool is_kept_ = true;
 };
 
-/// Those of a tokenizer in the folder, each of which can be read. Throws what ReadOnlyFile throws.
-std::vector<std::string> tokenizer_files(const std::string& folder) {
+/// Those of the folder that do not depend on the weights, each of which can be read. Throws what ReadOnlyFile throws.
+std::vector<std::string> files_to_copy(const std::string& folder) {
   std::vector<std::string> names;
-  for (const char* name : kTokenizerFiles) {
+  for (const char* name : kCopiedFiles) {
     const std::string path = fs::path(folder) / name;
     if (!name_is_there(path)) continue;
     const ReadOnlyFile can_be_read(path);
@@ -92,7 +93,7 @@ int run(const CommandLine& line) {
   constexpr tsr_dtype kTypes[] = {TSR_F32, TSR_BF16, TSR_F16};
   output.dtype = kTypes[parse_choice("dtype", line.value("dtype", "float32"), kDtypes)];
   const ModelFolder model = open_model_folder(folder);
-  const std::vector<std::string> of_tokenizer = tokenizer_files(folder);
+  const std::vector<std::string> copied = files_to_copy(folder);
   refuse_inside_checkpoint("OUT", out);
   NewFolder made(out);
   const Log log;
@@ -100,7 +101,7 @@ int run(const CommandLine& line) {
     Progress progress(log, concat("writing ", out));
     write_hugging_face_folder(model.architecture(), *model.weights, output, &progress);
   }
-  for (const std::string& name : of_tokenizer)
+  for (const std::string& name : copied)
     copy_one(fs::path(folder) / name, fs::path(out) / name);
   made.keep();
   log.info("wrote ", model.architecture().summary(), ", from ", folder, " to ", out);

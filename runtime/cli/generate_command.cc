@@ -36,6 +36,7 @@
 #include "plugins/host_services.h"
 #include "plugins/loader.h"
 #include "text/tokenizer.h"
+#include "train/saving/checkpoint_writer.h"
 
 namespace tessera::host {
 namespace {
@@ -159,9 +160,10 @@ class TokenText {
   /// The token after which nothing follows.
   bool is_end(int32_t token) const { return tokenizer_ && tokenizer_->bytes_of(token) == kEndOfText; }
 
- private:
+  /// Tokens are taken for bytes, by the size of the vocabulary.
   bool is_of_bytes() const { return !tokenizer_ && vocab_ >= kNumBytes && vocab_ <= kMaxOfBytes; }
 
+ private:
   static std::vector<int32_t> bytes_of(const std::string& text) {
     std::vector<int32_t> bytes;
     for (const char c : text)
@@ -258,6 +260,10 @@ int run(const CommandLine& line) {
   test_device(device, CallTimeouts().start_ms);
   Generator generator(model.named.architecture, *model.weights, device, context);
   TokenText text(line, folder, generator.vocab());
+  if (text.is_of_bytes() && model.trained_tokens == kNumbers)
+    log.warning(folder,
+                " was trained on token files, and its tokens are taken for bytes, which they need not be; give ",
+                "the --tokenizer that made them");
   const std::vector<int32_t> prompt = text.read(line);
   if (std::ssize(prompt) > generator.context())
     log.warning("the prompt has ", prompt.size(), " tokens, and the model looks back on ", generator.context(),

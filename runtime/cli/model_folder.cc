@@ -15,6 +15,7 @@
 #include "checkpoint/save_folder.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
+#include "train/saving/checkpoint_writer.h"
 #include "weights/hf_folder.h"
 #include "weights/weight_files.h"
 
@@ -43,7 +44,8 @@ ModelFolder open_model_folder(const std::string& folder) {
     checkpoint->open_files();
     NamedArchitecture named = architecture_of(*checkpoint);
     const int64_t seq_len = trained_seq_len(checkpoint->index().run);
-    return {std::move(named), std::move(checkpoint), seq_len};
+    const std::string tokens = trained_setting(checkpoint->index().run, kTokensAre);
+    return {std::move(named), std::move(checkpoint), seq_len, tokens};
   }
   constexpr std::string_view kGive = "; give a checkpoint, or a folder with config.json and model.safetensors";
   if (!name_is_there(folder)) throw UsageError(concat(folder, " does not exist", kGive));

@@ -16,7 +16,8 @@ namespace tessera::host {
 struct ModelFolder {
   NamedArchitecture named;
   std::unique_ptr<ParameterSource> weights;
-  int64_t trained_seq_len = 0;  ///< tokens of a sequence in training, as a checkpoint says; 0: not known
+  int64_t trained_seq_len = 0;      ///< tokens of a sequence in training, as a checkpoint says; 0: not known
+  std::string trained_tokens = {};  ///< kBytes or kNumbers, as a checkpoint says; empty: not known
 
   const Architecture& architecture() const { return *named.architecture; }
 };

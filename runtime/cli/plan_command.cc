@@ -15,6 +15,7 @@
 #include "cli/commands.h"
 #include "cli/flags_help_text.h"
 #include "cli/outputs.h"
+#include "config/settings/take_settings.h"
 #include "config/usage_error.h"
 #include "plan/advice/memory_advisor.h"
 #include "plan/drawing/step_svg.h"
@@ -96,14 +97,7 @@ bool draw(const JobPlan& planned, const PlanFlags& flags) {
   return flags.verify || flags.schedule || simulates;
 }
 
-}  // namespace
-
-int plan_command(std::span<const std::string> arguments) {
-  const ParsedFlags flags = parse_flags(FlagSet::plan, arguments);
-  if (flags.help) {
-    std::cout << flags_help_text(flags);
-    return 0;
-  }
+int plan_job(const ParsedFlags& flags) {
   const Log log(parse_log_level(flags.config.log_level));
   const int num_ranks = std::max(1, requested_world(flags.config));
   if (flags.plan.rank >= num_ranks)
@@ -135,6 +129,17 @@ int plan_command(std::span<const std::string> arguments) {
   if (!shortfall) return 0;
   print_error(shortfall_text(*shortfall));
   return 1;
+}
+
+}  // namespace
+
+int plan_command(std::span<const std::string> arguments) {
+  const ParsedFlags flags = parse_flags(FlagSet::plan, arguments);
+  if (flags.help) {
+    std::cout << flags_help_text(flags);
+    return 0;
+  }
+  return naming_origin(flags, [&] { return plan_job(flags); });
 }
 
 }  // namespace tessera::host

@@ -93,7 +93,7 @@ int tokenize_command(std::span<const std::string> arguments) {
   output.inputs = {{"IN", in, true}, {"--tokenizer", file, true}};
   refuse_inside_checkpoint("OUT", out);
   check(tokenizer, output);
-  const std::string text = read_text_file(in, kMaxTextBytes);
+  const std::string text = read_text_or_pipe(in, kMaxTextBytes);
   if (text.empty()) throw UsageError(concat(in, " is empty; give a text"));
   check_is_text(in, text);
   const size_t num_valid = valid_utf8_bytes(text);

@@ -18,6 +18,7 @@
 
 #include "base/concat.h"
 #include "base/log.h"
+#include "base/read_only_file.h"
 #include "base/terminal.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/commands.h"
@@ -26,7 +27,9 @@
 #include "cli/outputs.h"
 #include "config/default_plugins.h"
 #include "config/flag_table.h"
+#include "config/settings/take_settings.h"
 #include "config/usage_error.h"
+#include "data/examples/example_source.h"
 #include "data/examples/idx_pair.h"
 #include "guard/supervisor.h"
 #include "launch/launcher.h"
@@ -53,17 +56,25 @@ struct RunFlags : ParsedFlags {
   std::vector<std::string> warnings;
 };
 
-/// Data to evaluate on is read as the data of the training was, unless a flag says otherwise.
+/// "had --data-scale none"; of a flag that was not given: "did not give it, which means column for this data".
+std::string trained_text(std::string_view name, const std::string& trained, const std::string& usual) {
+  if (!trained.empty()) return concat("had --", name, " ", trained);
+  return usual.empty() ? "did not give it" : concat("did not give it, which means ", usual, " for this data");
+}
+
+/// Examples to evaluate on are read as those of the training were, unless a flag says otherwise.
 void read_as_trained(RunFlags& flags, const std::string& folder, const RunDescription& run) {
-  constexpr std::pair<std::string_view, std::string_view> kDefaults[] = {{"data-label", "last"}, {"data-scale", ""}};
-  for (const auto& [name, usual] : kDefaults) {
+  if (run.items != "examples") return;
+  for (const std::string_view name : {"data-label", "data-scale"}) {
     const Flag& flag = *std::ranges::find(train_flags(), name, &Flag::name);
     const std::string given = flag.print(flags.config), trained = trained_setting(run, name);
     const bool applies = name != "data-label" || trained.empty() || !find_idx_pair(flags.config.data);
     if (given.empty() && !trained.empty() && applies) flag.read(flags.config, trained);
-    if (!given.empty() && given != (trained.empty() ? usual : trained))
-      flags.warnings.push_back(concat("--", name, " ", given, " differs from the training of ", folder, ", which had ",
-                                      trained.empty() ? "none" : concat("--", name, " ", trained),
+    if (given.empty()) continue;
+    const std::string usual = usual_setting(name, flags.config.data);
+    if (given != (trained.empty() ? usual : trained))
+      flags.warnings.push_back(concat("--", name, " ", given, " differs from the training of ", folder, ", which ",
+                                      trained_text(name, trained, usual),
                                       "; leave it out to read the data as it was read there"));
   }
 }
@@ -233,6 +244,9 @@ int start_ranks(const RunFlags& flags, int num_ranks, const std::vector<std::str
     if (const auto refusal = refusal_of(planned.job(), planned.input(), planned.programs())) throw *refusal;
     const Job& job = planned.job();
     if (job.ranks_are_threads()) return train_as_threads(flags, job, signals, recorded);
+    if (is_pipe(flags.config_file))
+      throw UsageError(concat("--config ", flags.config_file, " is a pipe, which can be read once, and each of ",
+                              num_ranks, " ranks reads it; write it to a file and give that"));
     try_communicator(job, log);
     request.finish_ms = job.config.timeout_ms;
     request.has_steps = job.trains;
@@ -260,7 +274,7 @@ int train_as_rank_of(FlagSet set, const RankEnvironment& environment, std::span<
       return environment.rank == 0 ? print_config(flags, environment.world_size, environment.local_size,
                                                   Log(parse_log_level(flags.config.log_level)))
                                    : 0;
-    return train_as_rank(flags, environment, process);
+    return naming_origin(flags, [&] { return train_as_rank(flags, environment, process); });
   } catch (const std::exception& error) {
     return process.fail_before_joining(error, may_meet);
   }
@@ -276,7 +290,9 @@ int run_ranks(FlagSet set, std::span<const std::string> arguments, const std::ve
   if (environment.world_size > 1) return train_as_rank_of(set, environment, arguments);
   const RunFlags flags = flags_of(set, arguments);
   const int num_ranks = ranks_to_start(requested_world(flags.config), environment);
-  return num_ranks <= 1 ? train_alone(flags, environment) : start_ranks(flags, num_ranks, argv);
+  return naming_origin(flags, [&] {
+    return num_ranks <= 1 ? train_alone(flags, environment) : start_ranks(flags, num_ranks, argv);
+  });
 }
 
 }  // namespace

@@ -34,7 +34,9 @@ void add_checkpoint_flags(std::vector<Flag>& flags) {
            "layout; 'latest' is the newest in the folder of this run's --save",
            &C::resume)),
        local(text(kCheckpoints, "init-from", "FOLDER",
-                  "start a new run with the parameters of a checkpoint, given as for --resume", &C::init_from))});
+                  "start a new run with the parameters of a checkpoint, given as for --resume; with --resume, which "
+                  "then names the folder of --save, only while that has no checkpoint",
+                  &C::init_from))});
 }
 
 void name_resumed_folder(TrainConfig& config) {
@@ -42,7 +44,8 @@ void name_resumed_folder(TrainConfig& config) {
 }
 
 void check_checkpoint_flags(const TrainConfig& config) {
-  if (!config.resume.empty() && !config.init_from.empty())
+  // With --save they go together where --resume names its folder, which is checked where paths are compared.
+  if (!config.resume.empty() && !config.init_from.empty() && config.save.empty())
     throw UsageError("--resume continues a run and --init-from starts one with saved parameters; give one of them");
   if (config.save_best && config.eval_data.empty())
     throw UsageError("--save-best saves nothing without --eval-data, whose loss decides what is best; give it too");

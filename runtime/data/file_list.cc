@@ -19,6 +19,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <utility>
 
 #include "base/concat.h"
@@ -81,16 +82,35 @@ bool has_word(const std::string& name, std::string_view word) {
   return false;
 }
 
-// Published folders often hold shards for validation beside those for training.
-void refuse_validation_shards(const std::string& folder, const std::vector<std::string>& files) {
-  const auto validation = std::ranges::find_if(files, [](const std::string& f) {
-    return has_word(name_of(f), "train") ? false : has_word(name_of(f), "val") || has_word(name_of(f), "validation");
-  });
+/// Whether the file is for evaluation by its name; "train" in it decides first.
+bool is_held_out(const std::string& path) {
+  const std::string name = name_of(path);
+  const auto has = [&name](std::string_view word) { return has_word(name, word); };
+  return !has("train") && (has("val") || has("valid") || has("validation") || has("test"));
+}
+
+/// "val.bin, by its name for evaluation, beside train.bin"; empty where the files are not of both kinds.
+std::string held_out_beside_training(const std::vector<std::string>& files) {
+  const auto held_out = std::ranges::find_if(files, is_held_out);
   const auto training = std::ranges::find_if(files, [](const std::string& f) { return has_word(name_of(f), "train"); });
-  if (validation == files.end() || training == files.end()) return;
+  if (held_out == files.end() || training == files.end()) return "";
+  return concat(name_of(*held_out), ", by its name for evaluation, beside ", name_of(*training));
+}
+
+// Published folders often hold shards for validation beside those for training.
+void refuse_held_out_shards(const std::string& folder, const std::vector<std::string>& files) {
+  if (const std::string both = held_out_beside_training(files); !both.empty())
+    throw Error(TSR_E_INVALID_ARGUMENT, concat("the folder ", folder, " holds ", both,
+                                               "; give the files to train on: --data '", folder, "/*train*.bin'"));
+}
+
+[[noreturn]] void refuse_mixed(const std::string& folder, const std::vector<std::string>& shards,
+                               const std::string& other) {
+  const std::string pattern = held_out_beside_training(shards).empty() ? "*.bin" : "*train*.bin";
   throw Error(TSR_E_INVALID_ARGUMENT,
-              concat("the folder ", folder, " holds ", name_of(*validation), " for validation beside ",
-                     name_of(*training), "; give the files to train on: --data '", folder, "/*train*.bin'"));
+              concat("the folder ", folder, " holds token files such as ", name_of(shards.front()),
+                     " and others such as ", name_of(other), "; give only the token files: --data '", folder, "/",
+                     pattern, "', or a folder with only text"));
 }
 
 }  // namespace
@@ -163,22 +183,25 @@ void require_data(const std::string& flag, const std::string& path) {
   }
 }
 
+std::string doubt_of_pattern(const std::string& pattern, const std::vector<std::string>& files) {
+  const std::string both = held_out_beside_training(files);
+  if (both.empty()) return "";
+  return concat(pattern, " matches ", both, "; if the job trains on it, give a pattern of the training files alone, ",
+                "such as '", (fs::path(pattern).parent_path() / "*train*.bin").generic_string(), "'");
+}
+
 bool are_shards(const std::string& folder, const FolderContents& contents) {
   const std::vector<std::string>& files = contents.files;
-  const auto shard = std::ranges::find_if(files, is_token_file);
-  if (shard == files.end()) return false;
-  const auto other = std::ranges::find_if_not(files, is_token_file);
-  if (other != files.end())
-    throw Error(TSR_E_INVALID_ARGUMENT,
-                concat("the folder ", folder, " holds token files such as ", name_of(*shard), " and others such as ",
-                       name_of(*other), "; give only the token files: --data '", folder,
-                       "/*.bin', or a folder with only text"));
+  std::vector<std::string> shards;
+  std::ranges::copy_if(files, std::back_inserter(shards), is_token_file);
+  if (shards.empty()) return false;
+  if (shards.size() < files.size()) refuse_mixed(folder, shards, *std::ranges::find_if_not(files, is_token_file));
   if (!contents.left_out.empty())
-    throw Error(TSR_E_INVALID_ARGUMENT, concat("the folder ", folder, " holds token files such as ", name_of(*shard),
-                                               ", and ", contents.left_out.front(),
+    throw Error(TSR_E_INVALID_ARGUMENT, concat("the folder ", folder, " holds token files such as ",
+                                               name_of(shards.front()), ", and ", contents.left_out.front(),
                                                ", which is a link to a folder or to nothing, or no file; remove it, "
                                                "or put the files there themselves"));
-  refuse_validation_shards(folder, files);
+  refuse_held_out_shards(folder, files);
   return true;
 }
 

@@ -31,8 +31,13 @@ bool would_match(const std::string& pattern, const std::string& path);
 /// matches.
 void require_data(const std::string& flag, const std::string& path);
 
+/// Says that the `files` of a pattern are, by their names, for training and for evaluation, and what to give instead;
+/// empty where they are not of both kinds.
+std::string doubt_of_pattern(const std::string& pattern, const std::vector<std::string>& files);
+
 /// Whether all files are token files by name (.bin): shards of one sequence. Throws INVALID_ARGUMENT with what to give
-/// instead for a `folder` that holds such files beside others or what is left out, or beside shards for validation.
+/// instead for a `folder` that holds such files beside others or what is left out, or shards for training beside others
+/// for evaluation.
 bool are_shards(const std::string& folder, const FolderContents& contents);
 
 }  // namespace tessera::host

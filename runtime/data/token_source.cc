@@ -62,7 +62,11 @@ void require_tokens(const TokenFile& file) {
 class FileTokens : public TokenSource {
  public:
   FileTokens(std::string path, const std::vector<std::string>& files, int64_t vocab)
-      : path_(std::move(path)), vocab_(vocab), first_(files.front()), doubt_(first_.format().doubt) {
+      : path_(std::move(path)),
+        vocab_(vocab),
+        first_(files.front()),
+        doubt_(first_.format().doubt),
+        doubt_of_files_(files.size() > 1 ? doubt_of_pattern(path_, files) : "") {
     if (files.size() > 1) require_tokens(first_);
     shards_.push_back({files.front(), 0, first_.num_tokens()});
     for (const std::string& file : std::span(files).subspan(1))
@@ -71,7 +75,7 @@ class FileTokens : public TokenSource {
 
   uint64_t num_tokens() const override { return shards_.back().end; }
   bool is_text() const override { return first_.format().token_bytes == 1; }
-  std::string doubt() const override { return doubt_; }
+  std::string doubt() const override { return doubt_.empty() ? doubt_of_files_ : doubt_; }
 
   void read(uint64_t offset, std::span<int32_t> out) const override {
     check_range(*this, offset, out.size());
@@ -123,7 +127,8 @@ class FileTokens : public TokenSource {
   std::string path_;
   int64_t vocab_;
   TokenFile first_;
-  std::string doubt_;
+  std::string doubt_;           // of the format of one of them
+  std::string doubt_of_files_;  // of their names
   std::vector<Shard> shards_;
 };
 

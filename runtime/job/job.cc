@@ -71,10 +71,11 @@ Mesh make_mesh(const std::vector<MeshAxis>& axes, const JobPlugins& plugins) {
   return Mesh(std::move(result));
 }
 
-NamedArchitecture resolve_model(const TrainConfig& config, const Log& log) {
-  NamedArchitecture named = find_architecture(config.model);
-  for (const std::string& warning : named.warnings)
-    log.warning(warning);
+NamedArchitecture resolve_model(const ParsedFlags& flags, const Log& log) {
+  NamedArchitecture named = find_architecture(flags.config.model);
+  if (flags.set == FlagSet::train)
+    for (const std::string& warning : named.warnings)
+      log.warning(warning);
   return named;
 }
 
@@ -198,7 +199,7 @@ Job make_job(const ParsedFlags& flags, int num_ranks, const Log& log) {
   // host's.
   job.staged.calls = view(job.plugins.device.device()->stream_kind) != view(job.plugins.cpu.device()->stream_kind);
   place_comm_streams(job);
-  job.named = resolve_model(job.config, log);
+  job.named = resolve_model(flags, log);
   job.config.seq_len = resolve_seq_len(job.config, job.architecture().inputs());
   check_num_actions(job.config, job.architecture());
   job.step_config = step_config(job.config);

@@ -62,6 +62,7 @@ std::vector<Fingerprint> unpack(std::string_view packed) {
 
 std::string shown(const std::string& value) {
   constexpr size_t kLongest = 120;
+  if (value.empty()) return "nothing";
   return value.size() <= kLongest ? concat("'", value, "'") : concat("'", value.substr(0, kLongest), "...'");
 }
 

@@ -90,7 +90,8 @@ class ArchitectureFamily {
 
   /// The `model_type` of a config.json of this family; empty: it reads no folders.
   virtual std::string_view model_type() const { return ""; }
-  /// Reads a file of that type; adds a sentence to `warnings` for what it says and is not done. Throws INVALID_ARGUMENT
+  /// Reads a file of that type; adds a sentence to `warnings` for what it asks of training and is not
+  /// done. Throws INVALID_ARGUMENT
   /// or UNSUPPORTED, naming key and file.
   virtual std::shared_ptr<const Architecture> from_config(const ConfigFile&,
                                                           std::vector<std::string>& /*warnings*/) const {

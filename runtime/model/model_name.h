@@ -18,7 +18,7 @@ bool is_model_folder(const std::string& given);
 struct NamedArchitecture {
   std::shared_ptr<const Architecture> architecture;
   std::string hub_id = {};                 ///< of the weights of a size that is given by name; empty: there are none
-  std::vector<std::string> warnings = {};  ///< of what a folder's config.json says and is not done
+  std::vector<std::string> warnings = {};  ///< of what a folder's config.json asks of training and is not done
   std::string config = {};                 ///< the text of a folder's config.json; empty: it was given by name
 };
 

@@ -4,8 +4,8 @@
 //     writer thread     write(part) ... write(part)           may wait for the disk for as long as that takes
 //
 // A part that was not written whole is removed by truncating the file to its former size, which also works on a full
-// disk; later parts are tried again, since space may become free. The destructor does not join a thread that hangs in a
-// system call: it detaches it, with the state that they share.
+// disk; later parts are tried again, since space may become free. A file that has no name any more gets none. The
+// destructor does not join a thread that hangs in a system call: it detaches it, with the state that they share.
 
 #include "record/background_writer.h"
 
@@ -52,12 +52,16 @@ int write_all(int descriptor, std::string_view bytes) {
   return 0;
 }
 
-int write_whole(const OpenFile& file, std::string_view bytes) {
+/// Returns what is wrong, or nothing.
+std::string write_whole(const OpenFile& file, std::string_view bytes) {
   struct stat before {};
   const bool known = file.is_regular && ::fstat(file.descriptor, &before) == 0;
+  if (known && before.st_nlink == 0) return concat(file.path, " was removed");
   const int error = write_all(file.descriptor, bytes);
-  if (error && known && ::ftruncate(file.descriptor, before.st_size) != 0) return error;
-  return error;
+  if (error == 0) return "";
+  // Where that fails too, half a line stays.
+  [[maybe_unused]] const int left = known ? ::ftruncate(file.descriptor, before.st_size) : 0;
+  return concat(file.path, " cannot be written: ", std::strerror(error));
 }
 
 bool ends_in_half_line(int descriptor, off_t size) {
@@ -162,11 +166,11 @@ void BackgroundWriter::write_until_stopped(const std::shared_ptr<State>& state) 
     state->parts.pop_front();
     const OpenFile& file = state->files[part.file];
     lock.unlock();
-    const int error = write_whole(file, part.bytes);
-    if (error) state->warn_once(concat(file.path, " cannot be written: ", std::strerror(error)));
+    const std::string problem = write_whole(file, part.bytes);
+    if (!problem.empty()) state->warn_once(problem);
     lock.lock();
     state->queued_bytes -= part.bytes.size();
-    if (error) ++state->num_lost;
+    if (!problem.empty()) ++state->num_lost;
     if (std::exchange(state->is_full, false)) {
       lock.unlock();
       state->warn_once(concat(file.path, " is written more slowly than the run produces it"));

@@ -11,9 +11,9 @@
 
 namespace tessera::host {
 
-/// Appends to files without ever blocking the caller: if the disk is full or does not answer, parts of these files are
-/// lost, with a warning; the run is unaffected. Each part is written whole or not at all, so a file never has half a
-/// line.
+/// Appends to files without ever blocking the caller: if the disk is full or does not answer, or a file is removed,
+/// parts of these files are lost, with a warning; the run is unaffected. Each part is written whole or not at all, so a
+/// file never has half a line.
 class BackgroundWriter {
  public:
   /// `what` begins the warnings: "--out runs/a". `log` must not write to this writer. Throws RESOURCE_EXHAUSTED when

@@ -19,6 +19,7 @@
 
 #include "base/concat.h"
 #include "base/durable_file.h"
+#include "config/settings/settings_file.h"
 #include "plan/drawing/step_svg.h"
 #include "plan/plan_report.h"
 #include "plan/prediction/step_cost.h"
@@ -128,12 +129,14 @@ struct RankRecord::State {
 
   void note(const std::string& text) { add_to_log(concat(time_text(), " note: ", printable(text), "\n")); }
 
-  /// Creates the folder and this rank's files. Throws UNAVAILABLE when it cannot be made, or another run writes
-  /// into it; what else cannot be written is missing in the record.
+  /// Creates the folder and this rank's files. Throws UNAVAILABLE when it cannot be made or written, or another run
+  /// writes into it; what else cannot be written is missing in the record.
   void begin(const Job& job, int num_threads, RunMetrics run) {
     std::error_code error;
     std::filesystem::create_directories(folder, error);
     if (error) throw Error(TSR_E_UNAVAILABLE, concat("--out ", folder, " cannot be made: ", error.message()));
+    if (const std::string obstacle = obstacle_to_record(folder); !obstacle.empty())
+      throw Error(TSR_E_UNAVAILABLE, obstacle);
     // Before any file is opened: a second run must not append to those of the first.
     if (rank == 0) {
       folder_lock.emplace("--out", folder, "record.lock");
@@ -182,6 +185,9 @@ struct RankRecord::State {
     attempt([&] {
       if (const std::string doubt = doubt_of_record(folder, job.config.resume); !doubt.empty()) warnings.warning(doubt);
     });
+    if (const std::string flag = flag_not_in_utf8(job.config, FlagSet::train); !flag.empty())
+      warnings.warning("--out ", folder, ": ", kConfigFile, " cannot hold the value of --", flag,
+                       ", which is not UTF-8, so --config cannot repeat this run from it; rename what has that name");
     attempt([&] { write_config(folder, settings); });
     const PlanFiles files = std::exchange(plan, std::nullopt).value();
     attempt([&] { write_plan(files); });

@@ -6,7 +6,12 @@
 
 #include "record/run_folder.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <array>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -80,6 +85,7 @@ bool has_record(const std::string& folder) {
 std::string refusal_of_record(const std::string& folder, bool resumes, bool overwrite,
                               const std::vector<JobInput>& inputs) {
   if (const std::string refusal = refusal_of_folder("--out", folder, inputs); !refusal.empty()) return refusal;
+  if (const std::string obstacle = obstacle_to_record(folder); !obstacle.empty()) return obstacle;
   const bool has = has_record(folder);
   const IsOurs of_record = [has](std::string_view) { return has; };  // files without a beginning of their own
   const std::string log = log_file_name(0);
@@ -96,6 +102,12 @@ std::string refusal_of_record(const std::string& folder, bool resumes, bool over
     return concat("--out ", folder,
                   " has the record of a run; give another folder, or continue that run with --resume");
   return "";
+}
+
+std::string obstacle_to_record(const std::string& folder) {
+  if (::faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) == 0 || errno == ENOENT) return "";
+  return concat("--out ", folder, " cannot be written: ", std::strerror(errno),
+                "; give a folder in which this user may make files, or make this one writable");
 }
 
 std::string doubt_of_record(const std::string& folder, const std::string& resume) {

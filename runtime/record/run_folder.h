@@ -28,6 +28,10 @@ bool has_record(const std::string& folder);
 std::string refusal_of_record(const std::string& folder, bool resumes, bool overwrite,
                               const std::vector<JobInput>& inputs);
 
+/// Why nothing can be written into the folder, as a sentence; empty if it can, or nothing has its name yet. A full disk
+/// does not count.
+std::string obstacle_to_record(const std::string& folder);
+
 /// A warning when a run that resumes from `resume` is recorded in a folder whose last run neither saved there nor
 /// resumed from there, by its config.json; empty when there is none. Throws what read_settings() throws.
 std::string doubt_of_record(const std::string& folder, const std::string& resume);

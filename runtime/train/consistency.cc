@@ -131,6 +131,32 @@ RankPrograms publish_programs(const Job& job, const CompileInput& input, KeyValu
   return std::move(programs.by_representative.at(programs.classes.representative(0)));
 }
 
+/// Before the plugins that they name: a user knows the flags.
+void add_flags(std::vector<Fingerprint>& all, const Job& job) {
+  for (const ConfigField& field : shared_fields(job.config))
+    all.push_back({"--" + field.name, field.value});
+  // Paths may differ, but all ranks take part, or none.
+  for (const auto& [flag, folder] : {std::pair("--save", job.config.save), std::pair("--resume", job.config.resume),
+                                     std::pair("--init-from", job.config.init_from)})
+    all.push_back({flag, folder.empty() ? "no folder" : "a folder"});
+  all.push_back({"--eval-data", job.config.eval_data.empty() ? "no data" : "data"});
+}
+
+void add_plugins(std::vector<Fingerprint>& all, const Job& job) {
+  const auto plugin = [&](const LoadedPlugin& p) { all.push_back({"plugin " + p.name, p.fingerprint()}); };
+  plugin(job.plugins.device);
+  if (job.plugins.cpu.path != job.plugins.device.path) plugin(job.plugins.cpu);
+  if (job.plugins.communicator) plugin(*job.plugins.communicator);
+  for (const auto& strategy : job.plugins.strategies)
+    if (strategy) plugin(*strategy);
+  for (const LoadedPlugin& policy : job.plugins.offload)
+    plugin(policy);
+  for (const PluginFlag& flag : job.plugin_flags)
+    // Per-rank options, such as a network interface, may differ.
+    if (!job.plugins.communicator || !is_per_rank(flag, *job.plugins.communicator))
+      all.push_back({"--" + flag.name, flag.value});
+}
+
 /// Processes may read different files under equal paths.
 void add_inputs(std::vector<Fingerprint>& all, const Job& job, const RunData& data) {
   const bool may_differ = job.mesh.num_ranks() > 1 && !job.ranks_are_threads();
@@ -154,24 +180,8 @@ void add_inputs(std::vector<Fingerprint>& all, const Job& job, const RunData& da
 
 void check_job_consistency(const Job& job, const RunData& data, const RankInfo& info, int num_threads, const Log& log) {
   std::vector<Fingerprint> all = {{"the number of ranks", std::to_string(job.mesh.num_ranks())}};
-  const auto plugin = [&](const LoadedPlugin& p) { all.push_back({"plugin " + p.name, p.fingerprint()}); };
-  plugin(job.plugins.device);
-  if (job.plugins.cpu.path != job.plugins.device.path) plugin(job.plugins.cpu);
-  if (job.plugins.communicator) plugin(*job.plugins.communicator);
-  for (const auto& strategy : job.plugins.strategies)
-    if (strategy) plugin(*strategy);
-  for (const LoadedPlugin& policy : job.plugins.offload)
-    plugin(policy);
-  for (const ConfigField& field : shared_fields(job.config))
-    all.push_back({"--" + field.name, field.value});
-  // Paths may differ, but all ranks take part, or none.
-  for (const auto& [flag, folder] : {std::pair("--save", job.config.save), std::pair("--resume", job.config.resume),
-                                     std::pair("--init-from", job.config.init_from)})
-    all.push_back({flag, folder.empty() ? "no folder" : "a folder"});
-  for (const PluginFlag& flag : job.plugin_flags)
-    // Per-rank options, such as a network interface, may differ.
-    if (!job.plugins.communicator || !is_per_rank(flag, *job.plugins.communicator))
-      all.push_back({"--" + flag.name, flag.value});
+  add_flags(all, job);
+  add_plugins(all, job);
   const auto number = [&](const char* name, auto value) { all.push_back({name, std::to_string(value)}); };
   for (const ModelFact& fact : job.architecture().facts())
     all.push_back({fact.name, fact.value});

@@ -126,6 +126,11 @@ void warn_of_data(const Log& log, const Job& job, const RunData& data) {
       for (const std::string& warning : dataset->warnings(use))
         log.warning(warning);
     }
+  if (!data.training || !data.evaluation) return;
+  const auto form = [](const Dataset& d) { return d.tokens_are_bytes() ? "text" : "token files"; };
+  if (data.training->tokens_are_bytes() != data.evaluation->tokens_are_bytes())
+    log.warning("--data is ", form(*data.training), " and --eval-data ", form(*data.evaluation),
+                ": the model is evaluated on other tokens than it is trained on; give both in one form");
 }
 
 }  // namespace

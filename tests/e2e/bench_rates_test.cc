@@ -210,6 +210,24 @@ TEST_F(BenchRates, SeveralRanksMeasureTheirCollectives) {
   EXPECT_GT(time["phases"][0]["link_seconds"], 0);
 }
 
+/// Collectives of two streams run side by side.
+TEST_F(BenchRates, NoPredictionIsBelowItsBound) {
+  const std::string with_links = changed([](json& all) {
+    json times = json::array();
+    for (const char* collective : {"all_reduce", "all_gather", "reduce_scatter"})
+      times.push_back({{"collective", collective}, {"bytes", 1024}, {"seconds", 1e-4}});
+    all["collectives"] = {{{"communicator", "gloo"},
+                           {"ranks", 2},
+                           {"beside_compute", {{"compute", 0.9}, {"copies", 0.9}}},
+                           {"times", times}}};
+  });
+  for (const char* strategy : {"--strategy=ddp", "--strategy=fsdp"}) {
+    const json time = plan({"--nproc=2", strategy}, with_links)["time"];
+    EXPECT_GE(time["predicted_seconds"], time["bound_seconds"]) << strategy;
+    EXPECT_GT(time["bound_seconds"], 0.01) << strategy << ": the link decides";
+  }
+}
+
 TEST_F(BenchRates, MayBeReplacedAndNothingElse) {
   fs::copy_file(file(), file("again"));
   EXPECT_EQ(run({"bench", "rates", "--rates=" + file("again")}).exit_code, 0);

@@ -453,12 +453,9 @@ std::string documented_reader() {
   return text.substr(begin, text.find("```", begin) - begin);
 }
 
-TEST_F(CheckpointFiles, PythonReadsThem) {
-  const char* given = std::getenv("TESSERA_PYTHON");
-  const std::string python = given ? given : "python3";
-  if (run_command({"/usr/bin/env", python, "-c", "import numpy, safetensors"}).exit_code != 0)
-    GTEST_SKIP() << "needs numpy and safetensors in " << python << " (TESSERA_PYTHON names another Python)";
-  const std::string from = folder() + "/step-00000006", to = folder() + "/values";
+/// By `python`, all tensors have the values that Checkpoint reads.
+void expect_python_reads(const std::string& python, const std::string& from) {
+  const std::string to = from + "-values";
   const std::string script = documented_reader() +
                              "import sys\nwith open(sys.argv[2], 'wb') as out:\n"
                              "    for name in sorted(json.load(open(f'{sys.argv[1]}/index.json'))['tensors']):\n"
@@ -472,7 +469,22 @@ TEST_F(CheckpointFiles, PythonReadsThem) {
     checkpoint.read(name, 0, values);
     expected += raw_bytes(values);
   }
-  EXPECT_TRUE(file_bytes(to) == expected);
+  EXPECT_TRUE(file_bytes(to) == expected) << from;
+}
+
+TEST_F(CheckpointFiles, PythonReadsThem) {
+  const char* given = std::getenv("TESSERA_PYTHON");
+  const std::string python = given ? given : "python3";
+  if (run_command({"/usr/bin/env", python, "-c", "import numpy"}).exit_code != 0)
+    GTEST_SKIP() << "needs numpy in " << python << " (TESSERA_PYTHON names another Python)";
+  expect_python_reads(python, folder() + "/step-00000006");
+  for (const char* dtype : {"bf16", "fp16"}) {
+    const std::string saved = folder() + "-" + dtype;
+    const CommandResult run = run_command(
+        train({"--steps=1", "--freeze=wte*", "--nproc=2", std::string("--dtype=") + dtype, "--save=" + saved}));
+    ASSERT_EQ(run.exit_code, 0) << run.err;
+    expect_python_reads(python, saved + "/step-00000001");
+  }
 }
 
 }  // namespace

@@ -32,15 +32,24 @@ TEST(Convert, AConvertedModelIsTheSame) {
   }
 }
 
-TEST(Convert, TakesTheTokenizerAlong) {
+TEST(Convert, TakesAlongWhatBelongsToTheModel) {
   const TempFolder folder;
-  for (const char* name : {"config.json", "model.safetensors"})
-    folder.write(std::string("in/") + name, file_bytes(golden(std::string("/") + name)));
+  nlohmann::json config = nlohmann::json::parse(file_bytes(golden("/config.json")));
+  config["resid_pdrop"] = 0.1;
+  config["attn_pdrop"] = 0.25;
+  folder.write("in/config.json", config.dump());
+  folder.write("in/model.safetensors", file_bytes(golden("/model.safetensors")));
   folder.write("in/merges.txt", "#version: 0.2\n");
+  folder.write("in/generation_config.json", R"({"temperature": 0.7})");
   folder.write("in/notes.txt", "private");
   ASSERT_EQ(run_command(tessera({"convert", folder.path("in"), folder.path("out")})).exit_code, 0);
   EXPECT_EQ(file_bytes(folder.path("out/merges.txt")), "#version: 0.2\n");
+  EXPECT_EQ(file_bytes(folder.path("out/generation_config.json")), R"({"temperature": 0.7})");
   EXPECT_FALSE(std::filesystem::exists(folder.path("out/notes.txt")));
+  const nlohmann::json written = nlohmann::json::parse(file_bytes(folder.path("out/config.json")));
+  EXPECT_EQ(written["resid_pdrop"], 0.1);
+  EXPECT_EQ(written["embd_pdrop"], 0.0);
+  EXPECT_EQ(written["attn_pdrop"], 0.25);
 }
 
 TEST(Convert, ATokenizerThatIsNoFileIsRefusedBeforeAnythingIsWritten) {

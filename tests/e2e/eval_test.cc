@@ -111,6 +111,38 @@ TEST(Eval, OfACheckpointReadsDataAsItsTrainingDid) {
   EXPECT_NE(evaluations_in(folder.path("m")).at(1)["loss"], trained);
 }
 
+/// A flag that names the default is not a difference.
+TEST(Eval, OfACheckpointNamesTheScaleThatItsTrainingDidNotGive) {
+  const TempFolder folder;
+  const std::string data = folder.write("a.csv", "5,2,0\n2,0,1\n4,1,2\n6,3,2\n"), saved = folder.path("saved");
+  classifier_loss(folder, data, data, {"--save", saved});
+  const auto evaluate = [&](const std::string& flag) {
+    return run_command(tessera({"eval", saved, "--data", data, "--threads=1", flag}));
+  };
+  for (const char* flag : {"--data-scale=column", "--data-label=last"}) {
+    const CommandResult same = evaluate(flag);
+    EXPECT_EQ(same.exit_code, 0) << same.err;
+    EXPECT_EQ(same.err.find("differs from the training"), std::string::npos) << same.err;
+  }
+  expect_message(evaluate("--data-scale=none"), 0,
+                 {"--data-scale none differs from the training of " + saved,
+                  "which did not give it, which means column for this data; leave it out"});
+}
+
+TEST(Eval, TrainingGoesOnWithTheDefaultsThatAreNamed) {
+  const TempFolder folder;
+  const std::string data = folder.write("a.csv", "5,2,0\n2,0,1\n4,1,2\n6,3,2\n"), saved = folder.path("saved");
+  classifier_loss(folder, data, data, {"--save", saved});
+  const auto resume = [&](const std::string& flag) {
+    return run_command(tessera({"train", "--model=mlp:2,4,3", "--data", data, "--steps=3", "--threads=1", "--resume",
+                                saved, "--data-label=last", flag}));
+  };
+  const CommandResult same = resume("--data-scale=column");
+  EXPECT_EQ(same.exit_code, 0) << same.err;
+  EXPECT_EQ(same.err.find("--data-scale"), std::string::npos) << same.err;
+  expect_message(resume("--data-scale=none"), 0, {"continues with other settings", "--data-scale none (was column)"});
+}
+
 // Ranges of 4 and 8: dividing by hand gives the same bits.
 TEST(Eval, OfTrainingScalesItsDataAsTheTrainingData) {
   const TempFolder folder;
@@ -119,6 +151,41 @@ TEST(Eval, OfTrainingScalesItsDataAsTheTrainingData) {
   const double by_hand = classifier_loss(folder, folder.write("c.csv", "0,0,0\n1,1,1\n0.5,0.5,2\n"),
                                          folder.write("d.csv", "0.25,0.25,0\n0.5,0.75,1\n"), {"--data-scale=none"});
   EXPECT_EQ(scaled, by_hand);
+}
+
+/// The golden model's tokens are numbers.
+TEST(Eval, OfOtherTokensThanThoseOfTheTrainingIsWarnedOf) {
+  const TempFolder folder;
+  const std::string text = folder.write("a.txt", std::string(200, '!')), saved = folder.path("saved");
+  expect_message(run_command(train({"--steps=1", "--save", saved, "--eval-data", text})), 0,
+                 {"--data is token files and --eval-data text: the model is evaluated on other tokens"});
+  expect_message(run_command(tessera({"eval", saved, "--data", text, "--threads=1"})), 0,
+                 {"--data is text, whose bytes are the tokens, and " + saved +
+                  "/step-00000001 was trained on token files, so it knows other tokens"});
+  const CommandResult same = run_command(tessera({"eval", saved, "--data", golden("/tokens.bin"), "--threads=1"}));
+  EXPECT_EQ(same.exit_code, 0) << same.err;
+  EXPECT_EQ(same.err.find("other tokens"), std::string::npos) << same.err;
+  expect_message(run_command(tessera({"train", "--model", golden(), "--data", text, "--batch-size=1", "--seq-len=32",
+                                      "--threads=1", "--steps=2", "--resume", saved})),
+                 0, {"tokens are bytes (were numbers)"});
+}
+
+/// Only training would apply it.
+TEST(Eval, HasNoWarningOfDropout) {
+  const TempFolder folder;
+  nlohmann::json config = nlohmann::json::parse(file_bytes(golden("/config.json")));
+  config["resid_pdrop"] = 0.1;
+  folder.write("config.json", config.dump());
+  std::filesystem::copy_file(golden("/model.safetensors"), folder.path("model.safetensors"));
+  const auto warns = [&](std::vector<std::string> words) {
+    const CommandResult run = run_command(tessera(std::move(words)));
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    return run.err.find("dropout is not applied: resid_pdrop 0.1") != std::string::npos;
+  };
+  const std::string data = "--data=" + golden("/tokens.bin");
+  EXPECT_FALSE(warns({"eval", folder.path(), data, "--threads=1"}));
+  EXPECT_FALSE(warns({"plan", "--model", folder.path()}));
+  EXPECT_TRUE(warns({"train", "--model", folder.path(), data, "--threads=1", "--steps=1"}));
 }
 
 TEST(Eval, ReadsNoDataThatIsNotThere) {

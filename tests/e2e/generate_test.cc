@@ -162,5 +162,23 @@ TEST(Generate, SaysWhatALongPromptLoses) {
   EXPECT_NE(run.err.find("the prompt has 10 tokens, and the model looks back on 8"), std::string::npos) << run.err;
 }
 
+/// By its vocabulary the model is one of bytes; its checkpoint knows what it was trained on.
+TEST(Generate, ByBytesOfAModelOfTokenFilesIsWarnedOf) {
+  const TempFolder folder;
+  folder.write("m/config.json", R"({"model_type": "gpt2", "n_layer": 1, "n_head": 1, "n_embd": 8, "vocab_size": 256,
+                                    "n_positions": 16})");
+  const std::string text = folder.write("a.txt", std::string(200, '!'));
+  const std::string warning = "was trained on token files, and its tokens are taken for bytes";
+  for (const std::string& data : {text, golden("/tokens.bin")}) {
+    const std::string saved = folder.path(data == text ? "of-bytes" : "of-numbers");
+    expect_message(run_command(tessera({"train", "--model", folder.path("m"), "--data", data, "--batch-size=1",
+                                        "--steps=1", "--threads=1", "--save", saved})),
+                   0, {});
+    const CommandResult run = generate({saved, "--max-tokens=1"});
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    EXPECT_EQ(run.err.find(warning) != std::string::npos, data != text) << run.err;
+  }
+}
+
 }  // namespace
 }  // namespace tessera::testing

@@ -141,6 +141,12 @@ TEST(Rates, ThatTrainNothingAreWarnedOf) {
             std::string::npos);
   EXPECT_NE(warned({"--weight-decay=1000"}).find("--lr times --weight-decay is 1"), std::string::npos);
   EXPECT_EQ(warned({"--warmup-steps=1"}).find("warning"), std::string::npos);
+  EXPECT_NE(warned({"--warmup-steps=1", "--lr-schedule=cosine", "--min-lr=1e-5"})
+                .find("--lr-schedule cosine has no effect: it falls to --min-lr 1e-05 over two steps or more, and "
+                      "--warmup-steps 1 leaves 0 of --steps 1"),
+            std::string::npos);
+  EXPECT_EQ(train_at("1e-3", {"--steps=3", "--warmup-steps=1", "--lr-schedule=linear"}).err.find("has no effect"),
+            std::string::npos);
   EXPECT_NE(train_at("2", {"--steps=1"}).err.find("--lr 2 is too high"), std::string::npos);
 }
 

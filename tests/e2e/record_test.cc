@@ -218,6 +218,25 @@ TEST(Record, AFullDiskDoesNotEndTheRun) {
   }
 }
 
+/// Root may write anywhere, so it runs as another user.
+TEST(Record, AFolderThatCannotBeWrittenIsRefused) {
+  const TempFolder folder;
+  const std::string out = folder.path("out");
+  std::filesystem::create_directories(out);
+  std::filesystem::permissions(folder.path(), std::filesystem::perms(0755));
+  std::filesystem::permissions(out, std::filesystem::perms(0555));
+  std::vector<std::string> as_other;
+  if (geteuid() == 0) as_other = {"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"};
+  const auto by_other = [&](std::vector<std::string> command) {
+    command.insert(command.begin(), as_other.begin(), as_other.end());
+    return run_command(command);
+  };
+  if (by_other({"test", "-r", golden("/config.json"), "-a", "-x", out}).exit_code != 0)
+    GTEST_SKIP() << "needs setpriv, and a checkout and a folder for temporary files that other users can read";
+  expect_message(by_other(train({"--steps=3", "--out", out})), 2,
+                 {"--out " + out + " cannot be written: Permission denied; give a folder in which"});
+}
+
 /// What cannot be written when the run begins is missing, and the rest is there.
 TEST(Record, ADiskThatRefusesItsBeginningDoesNotEndTheRun) {
   const TempFolder folder;
@@ -296,6 +315,46 @@ TEST(Config, OfARunThatOffloadsServesEval) {
   expect_message(run_command(evaluated({"--steps=1", "--offload=optimizer-state", "--out", out})), 0, {});
   expect_message(run_command(tessera({"eval", golden(), "--config", out + "/config.json", "--eval-batches=1"})), 0,
                  {"evaluation: loss"});
+}
+
+/// A relative path in it counts from the current folder, which may be another one than that of the run.
+TEST(Config, OfARunInAnotherFolderIsNamedWithItsPath) {
+  const TempFolder folder;
+  const std::string config = folder.write("c.json", R"({"model": "tiny", "data": "text.txt"})");
+  const std::string origin = "; a relative path there counts from the current folder: start in the folder";
+  for (const char* command : {"train", "plan"})
+    expect_message(run_command(tessera({command, "--config", config})), 2,
+                   {"--model tiny: there is neither", " (--model is of --config " + config + origin});
+  expect_message(run_command(tessera({"train", "--config", config, "--model=mlp:2,4,3"})), 2,
+                 {"--data text.txt", " (--data is of --config " + config + origin});
+  const CommandResult given = run_command(tessera({"train", "--config", config, "--model=miny"}));
+  EXPECT_EQ(given.err.find("is of --config"), std::string::npos) << given.err;
+}
+
+TEST(Config, SaysWhereANameWasNotUtf8) {
+  const TempFolder folder;
+  const std::string data = folder.write("b\xff.bin", file_bytes(golden("/tokens.bin"))), out = folder.path("out");
+  Words words = {"train",          "--model",      golden(),      "--data",   data,
+                 "--batch-size=1", "--seq-len=32", "--threads=1", "--steps=1"};
+  words.insert(words.end(), {"--out", out});
+  expect_message(run_command(tessera(words)), 0, {"config.json cannot hold the value of --data, which is not UTF-8"});
+  expect_message(run_command(tessera({"train", "--config", out + "/config.json", "--out", folder.path("again")})), 2,
+                 {"(--data is of --config " + out + "/config.json, where "});
+}
+
+TEST(Config, IsReadFromAPipe) {
+  const std::string print = R"("$0" train --model mlp:2,4,3 --data x.csv --print-config)";
+  const auto piped = [&](const std::string& flags) {
+    return run_command({"bash", "-c", print + R"( | "$0" train --config /dev/stdin )" + flags, tessera_program()});
+  };
+  const CommandResult once = run_command({"bash", "-c", print, tessera_program()});
+  const CommandResult again = piped("--print-config");
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(again.out, once.out);
+  const TempFolder folder;
+  const std::string data = folder.write("x.csv", "0,1,2\n1,0,1\n");
+  expect_message(piped("--steps=1 --nproc=2 --data " + data), 2,
+                 {"--config /dev/stdin is a pipe, which can be read once, and each of 2 ranks reads it"});
 }
 
 TEST(Record, IsNotWrittenIntoACheckpoint) {

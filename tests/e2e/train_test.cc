@@ -133,5 +133,28 @@ TEST(TrainUnderALauncher, RanksWithDifferentFlagsRefuseAndNameTheFlag) {
   }
 }
 
+/// One command starts a run from saved parameters and, when it is given again, goes on with it.
+TEST(Train, GoesOnWithARunThatBeganFromSavedParameters) {
+  const TempFolder folder;
+  const std::string from = folder.path("from"), save = folder.path("save"), metrics = folder.path("m");
+  ASSERT_EQ(run_command(train({"--steps=1", "--save", from})).exit_code, 0);
+  const auto tuned = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--init-from", from, "--nproc=2", "--strategy=fsdp"});
+    return run_command(train(more));
+  };
+  expect_message(tuned({"--steps=2", "--save", save, "--resume", save}), 0,
+                 {save + " holds no checkpoint yet: the run starts at step 1",
+                  "parameters: from " + from + "/step-00000001", "done: 2 steps"});
+  expect_message(tuned({"--steps=4", "--save", save, "--resume=latest", "--metrics", metrics}), 0,
+                 {"resumed from " + save + "/step-00000002", "--init-from " + from + " is not read again"});
+  ASSERT_EQ(tuned({"--steps=4", "--metrics", folder.path("whole")}).exit_code, 0);
+  const auto whole = read_metrics(folder.path("whole")), rest = read_metrics(metrics);
+  ASSERT_EQ(rest.size(), 2u);
+  EXPECT_EQ(rest[0]["loss"], whole.at(2)["loss"]);
+  EXPECT_EQ(rest[1]["loss"], whole.at(3)["loss"]);
+  expect_message(tuned({"--steps=4", "--save", folder.path("other"), "--resume", save}), 2,
+                 {"give one of them, or --resume with the folder of --save"});
+}
+
 }  // namespace
 }  // namespace tessera::testing

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <sstream>
 
 #include "support/temp_folder.h"
@@ -58,6 +59,20 @@ TEST(BackgroundWriter, AFullDiskIsReportedOnceAndCostsNothingElse) {
   EXPECT_EQ(count(said.str(), "--out x: /dev/full cannot be written: No space left on device; the run continues"), 1u)
       << said.str();
   EXPECT_EQ(count(said.str(), "--out x: 3 lines and records are missing"), 1u) << said.str();
+}
+
+TEST(BackgroundWriter, AFileThatIsRemovedIsReportedOnce) {
+  const TempFolder folder;
+  std::ostringstream said;
+  {
+    BackgroundWriter writer("--out x", Log(said, LogLevel::info));
+    const int file = writer.open(folder.path("a"));
+    std::filesystem::remove(folder.path("a"));
+    writer.append(file, "lost\n");
+    writer.append(file, "lost\n");
+  }
+  EXPECT_EQ(count(said.str(), "--out x: " + folder.path("a") + " was removed; the run continues"), 1u) << said.str();
+  EXPECT_EQ(count(said.str(), "--out x: 2 lines and records are missing"), 1u) << said.str();
 }
 
 TEST(BackgroundWriter, APartIsWrittenWholeOrNotAtAll) {

@@ -147,6 +147,14 @@ TEST(AgreeOnPrograms, NotIfOneRanksInitDiffers) {
       {"rank 1 plans a different program than rank 0 planned for it: a strategy (ddp) is not pure", "more"});
 }
 
+/// Both ranks' files, and a policy.
+Job with_data(Job job) {
+  job.config.data = job.config.eval_data = source_dir("tests/golden/gpt2-nano/tokens.bin");
+  job.comm_claims.flags &= ~TSR_COMM_ONE_PROCESS;  // processes may read different files
+  job.plugins.offload.emplace_back().name = "policy";
+  return job;
+}
+
 /// What both ranks end with when rank 1 has changed its job.
 std::string difference(const std::function<void(Job&)>& change) {
   const auto store = std::make_shared<MemoryStore>();
@@ -154,10 +162,7 @@ std::string difference(const std::function<void(Job&)>& change) {
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < 2; ++rank)
     ranks.emplace_back([&, rank] {
-      Job job = job_of({"--strategy=ddp"});
-      job.config.data = job.config.eval_data = source_dir("tests/golden/gpt2-nano/tokens.bin");
-      job.comm_claims.flags &= ~TSR_COMM_ONE_PROCESS;  // processes may read different files
-      job.plugins.offload.emplace_back().name = "policy";
+      Job job = with_data(job_of({"--strategy=ddp"}));
       if (rank == 1) change(job);
       try {
         check_job_consistency(job, open_data(job), {rank, rank, 2, true, store}, 1, Log(LogLevel::off));
@@ -179,6 +184,8 @@ TEST(AgreeOnTheJob, NotIfOneRanksDiffers) {
   const std::pair<std::string, std::function<void(Job&)>> cases[] = {
       {"the data", [&](Job& job) { job.config.data = other; }},
       {"the evaluation data", [&](Job& job) { job.config.eval_data = other; }},
+      {"--eval-data", [&](Job& job) { job.config.eval_data.clear(); }},
+      {"--strategy", [&](Job& job) { job = with_data(job_of({"--strategy=fsdp"})); }},
       {"--save", [&](Job& job) { job.config.save = folder.path(); }},
       {"--resume", [&](Job& job) { job.config.resume = folder.path(); }},
       {"--init-from", [&](Job& job) { job.config.init_from = folder.path(); }},

@@ -55,6 +55,18 @@ std::string labels(const std::vector<uint8_t>& of) {
   return idx_bytes(0x08, {static_cast<uint32_t>(of.size())}, of);
 }
 
+TEST(ExampleSource, WhatLeavingAFlagOutMeansDependsOnTheFormat) {
+  const TempFolder folder;
+  const std::string csv = folder.write("a.csv", "1,2,0\n");
+  EXPECT_EQ(usual_setting("data-label", csv), "last");
+  EXPECT_EQ(usual_setting("data-scale", csv), "column");
+  const std::string bytes = folder.write("b", images({1, 2})), of_bytes = folder.write("b-labels", labels({0}));
+  EXPECT_EQ(usual_setting("data-label", bytes + ":" + of_bytes), "");
+  EXPECT_EQ(usual_setting("data-scale", bytes + ":" + of_bytes), "") << "divided by 255";
+  const std::string floats = folder.write("c", idx_bytes(0x0d, {1, 2}, std::vector<float>{1, 2}));
+  EXPECT_EQ(usual_setting("data-scale", floats + ":" + of_bytes), "file");
+}
+
 TEST(ExampleSource, ReadsExamplesInTheOrderAskedFor) {
   const TempFolder folder;
   const auto source = open_examples(folder.write("a.csv", "1,2,0\n3,4,1\n5,6,2\n"), scaled(DataScale::none));

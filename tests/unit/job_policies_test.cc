@@ -119,8 +119,11 @@ std::string disagreement(const std::vector<std::string>& first, const std::vecto
 
 TEST(JobPolicies, AreEqualOnAllRanks) {
   EXPECT_EQ(disagreement({"--offload=saved-out"}, {"--offload=saved-out"}), "");
-  EXPECT_NE(disagreement({"--offload=saved-out"}, {}).find("rank 0 has plugin saved-out"), std::string::npos);
-  EXPECT_NE(disagreement({"--offload=saved-out,faulty"}, {"--offload=faulty,saved-out"}).find("different orders"),
+  EXPECT_NE(disagreement({"--offload=saved-out"}, {})
+                .find("the ranks differ in --offload: rank 0 has 'saved-out' and rank 1 has nothing"),
+            std::string::npos);
+  EXPECT_NE(disagreement({"--offload=saved-out,faulty"}, {"--offload=faulty,saved-out"})
+                .find("--offload: rank 0 has 'saved-out,faulty' and rank 1 has 'faulty,saved-out'"),
             std::string::npos);
   EXPECT_NE(
       disagreement({"--offload=saved-out"}, {"--offload=saved-out", "--saved-out.ahead=2"}).find("--saved-out.ahead"),

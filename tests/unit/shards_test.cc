@@ -107,6 +107,29 @@ TEST(Shards, ForValidationAreNotTrainedOn) {
                {"val_0.bin", "train_0.bin", "--data '" + folder.path() + "/*train*.bin'"});
 }
 
+// nanoGPT's folder: train.bin, val.bin, input.txt.
+TEST(Shards, ForValidationBesideOtherFilesAreNotProposed) {
+  const TempFolder folder;
+  write_shards(folder, 1, llmc);
+  folder.write("input.txt", "text");
+  folder.write("val.bin", llmc(counted(50)));
+  expect_error([&] { open_tokens(folder.path(), 100); },
+               {"input.txt", "--data '" + folder.path() + "/*train*.bin', or a folder"});
+}
+
+TEST(Shards, OfAPatternForTrainingAndEvaluationAreDoubted) {
+  const TempFolder folder;
+  write_shards(folder, 2, llmc);
+  EXPECT_EQ(open_tokens(folder.path("*.bin"), 100)->doubt(), "");
+  const std::string test = folder.write("test_0.bin", llmc(counted(50)));
+  const std::string doubt = open_tokens(folder.path("*.bin"), 100)->doubt();
+  for (const std::string& part : {folder.path("*.bin") + " matches test_0.bin", std::string("beside train_0.bin"),
+                                  "such as '" + folder.path("*train*.bin") + "'"})
+    EXPECT_NE(doubt.find(part), std::string::npos) << doubt;
+  EXPECT_EQ(open_tokens(folder.path("*train*.bin"), 100)->doubt(), "");
+  EXPECT_EQ(open_tokens(test, 100)->doubt(), "");
+}
+
 TEST(Shards, OneThatIsCutMissingOrForeignIsNamed) {
   const TempFolder folder;
   write_shards(folder, 3, llmc);

@@ -96,6 +96,16 @@ FileSetting option_setting(const std::string& path, const std::string& key, cons
   return {key, {text_of(value)}};
 }
 
+std::string settings_text(const std::string& path) {
+  std::string text = read_text_or_pipe(path, kMaxFileBytes);
+  if (text.empty() && is_pipe(path))
+    throw Error(TSR_E_INVALID_ARGUMENT,
+                concat(path,
+                       " is a pipe in which nothing is left; it can be read once, by one process, so give "
+                       "several ranks a file"));
+  return text;
+}
+
 }  // namespace
 
 std::string settings_json(const TrainConfig& config, FlagSet set, std::span<const PluginSetting> options,
@@ -108,6 +118,16 @@ std::string settings_json(const TrainConfig& config, FlagSet set, std::span<cons
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";  // a path need not be UTF-8
 }
 
+std::string flag_not_in_utf8(const TrainConfig& config, FlagSet set) {
+  for (const Flag& flag : train_flags())
+    try {
+      if (has_flag(set, flag)) value_of(flag, config).dump();
+    } catch (const Json::type_error&) {
+      return std::string(flag.name);
+    }
+  return "";
+}
+
 bool begins_like_settings(std::string_view begin) {
   return begin.starts_with(kBegin);
 }
@@ -115,7 +135,7 @@ bool begins_like_settings(std::string_view begin) {
 std::vector<FileSetting> read_settings(const std::string& path) {
   nlohmann::json json;
   try {
-    json = parse_strict_json(read_text_file(path, kMaxFileBytes), path, kMaxDepth);
+    json = parse_strict_json(settings_text(path), path, kMaxDepth);
   } catch (const Error& error) {
     throw UsageError(concat("--config: ", error.what()), error.code());
   }

@@ -23,6 +23,9 @@ struct PluginSetting {
 std::string settings_json(const TrainConfig& config, FlagSet set, std::span<const PluginSetting> options,
                           std::string_view version);
 
+/// The first flag whose value is not UTF-8, such as a path: settings_json() writes U+FFFD for what is not. Empty: none.
+std::string flag_not_in_utf8(const TrainConfig& config, FlagSet set);
+
 /// Whether a file that begins like this was written by settings_json().
 bool begins_like_settings(std::string_view begin);
 

@@ -30,6 +30,10 @@ constexpr std::pair<std::string_view, std::string_view> kVoids[] = {
     {"nproc", "mesh"}, {"mesh", "nproc"}, {"resume", "init-from"}, {"init-from", "resume"}};
 /// Flags that name plugins.
 constexpr std::array<std::string_view, 4> kNamesPlugins = {"strategy", "comm", "device", "offload"};
+/// Flags that name what a job reads.
+constexpr std::array<std::string_view, 5> kPaths = {"model", "data", "eval-data", "resume", "init-from"};
+/// What settings_json() writes for bytes that are not UTF-8: U+FFFD.
+constexpr std::string_view kReplaced = "\xEF\xBF\xBD";
 
 const Flag& flag_of(std::string_view name) {
   return *std::ranges::find(train_flags(), name, &Flag::name);
@@ -94,6 +98,9 @@ class Taking {
              other);
     } else {
       read(flag, setting, flags_.config);
+      const std::string& path = setting.values[0];
+      const bool is_doubtful = !path.starts_with('/') || path.find(kReplaced) != path.npos;
+      if (is_doubtful && std::ranges::count(kPaths, flag.name) > 0) flags_.doubtful_paths.emplace_back(flag.name, path);
     }
   }
 
@@ -184,6 +191,20 @@ class Taking {
 
 void take_settings(ParsedFlags& flags, const std::set<std::string>& given) {
   Taking(flags, given).run();
+}
+
+std::string origin_of_path(const ParsedFlags& flags, std::string_view sentence) {
+  for (const auto& [flag, path] : flags.doubtful_paths) {
+    if (sentence.find(path) == sentence.npos) continue;
+    const std::string origin = concat(" (--", flag, " is of --config ", flags.config_file);
+    if (path.find(kReplaced) != path.npos)
+      return concat(origin, ", where \"", kReplaced, "\" is in the place of what is not UTF-8 in the name; give --",
+                    flag, ")");
+    if (sentence.find(concat("--", flag, " ", path)) != sentence.npos)
+      return concat(origin, "; a relative path there counts from the current folder: start in the folder of that run, ",
+                    "or give --", flag, ")");
+  }
+  return "";
 }
 
 }  // namespace tessera::host

@@ -90,6 +90,14 @@ std::string content_hash(const ExampleSource& source) {
   return hash.hex();
 }
 
+std::string usual_setting(std::string_view flag, const std::string& path) {
+  const auto pair = find_idx_pair(path);
+  if (flag == "data-label") return pair ? "" : "last";
+  if (!pair) return "column";
+  ByteStream images(pair->images);
+  return read_idx_header(images).type == IdxType::unsigned_byte ? "" : "file";
+}
+
 void refuse_example_flags(const TrainConfig& config) {
   const char* const flag = config.data_label ? "--data-label" : config.data_scale ? "--data-scale" : nullptr;
   if (flag)

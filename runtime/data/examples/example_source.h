@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/train_config.h"
@@ -56,6 +57,11 @@ std::unique_ptr<ExampleSource> open_examples(const std::string& path, const Exam
 /// SHA-256 of scaled features and labels, or, above 64 MiB, of 256 blocks of examples spread evenly over them: what
 /// ranks compare.
 std::string content_hash(const ExampleSource& source);
+
+/// What leaving out `flag`, "data-label" or "data-scale", means for the examples at `path`: "last" and "column" for
+/// CSV, "file" for IDX. Empty where no value of the flag means the same: the label of IDX, the scale of IDX bytes.
+/// Throws as open_examples() for a path or a header that cannot be read.
+std::string usual_setting(std::string_view flag, const std::string& path);
 
 /// Throws UsageError for a flag that applies only to the data of classifiers.
 void refuse_example_flags(const TrainConfig& config);

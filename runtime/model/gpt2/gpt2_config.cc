@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kMaxLayers = 10'000;
 constexpr int64_t kMaxExtent = 1 << 24;
 
-constexpr const char* kDropouts[] = {"resid_pdrop", "embd_pdrop", "attn_pdrop"};
+constexpr std::array<const char*, 3> kDropouts = {"resid_pdrop", "embd_pdrop", "attn_pdrop"};
 constexpr int64_t kEndOfText = 50256;  // of GPT-2's own tokenizer
 
 struct NamedSize {
@@ -66,13 +66,12 @@ double read_initializer_range(const ConfigFile& file) {
   return deviation;
 }
 
-std::vector<std::string> read_dropouts(const ConfigFile& file) {
-  std::vector<std::string> dropouts;
-  for (const char* key : kDropouts) {
-    const double probability = file.number(key, 0);
-    if (probability != 0) dropouts.push_back(concat(key, " ", probability));
+void read_dropouts(const ConfigFile& file, Gpt2ConfigFile& read) {
+  for (size_t i = 0; i < kDropouts.size(); ++i) {
+    const double probability = file.number(kDropouts[i], 0);
+    read.config.dropouts[i] = probability;
+    if (probability != 0) read.dropouts.push_back(concat(kDropouts[i], " ", probability));
   }
-  return dropouts;
 }
 
 }  // namespace
@@ -116,7 +115,7 @@ Gpt2ConfigFile read_gpt2_config(const ConfigFile& file) {
     file.refuse(TSR_E_INVALID_ARGUMENT, "n_embd", "is ", config.embed, ", which ", config.num_heads,
                 " heads (\"n_head\") do not divide");
   }
-  read.dropouts = read_dropouts(file);
+  read_dropouts(file, read);
   return read;
 }
 
@@ -136,8 +135,8 @@ std::string write_gpt2_config(const Gpt2Config& config, const std::string& torch
       {"layer_norm_epsilon", config.epsilon},
       {"initializer_range", config.initializer_range},
       {"tie_word_embeddings", true}};
-  for (const char* dropout : kDropouts)
-    json[dropout] = 0.0;
+  for (size_t i = 0; i < kDropouts.size(); ++i)
+    json[kDropouts[i]] = config.dropouts[i];
   // Without one that of GPT-2's own vocabulary: transformers' default, which would be beyond a smaller one.
   const std::string usual = config.vocab > kEndOfText ? std::to_string(kEndOfText) : "null";
   for (const auto& [key, token] : {std::pair("bos_token_id", config.bos_token), {"eos_token_id", config.eos_token}})

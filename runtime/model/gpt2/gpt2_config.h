@@ -1,6 +1,7 @@
 // The dimensions of a GPT-2 model, by name or from a Hugging Face config.json.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -25,6 +26,9 @@ struct Gpt2Config {
   double initializer_range = 0.02;            ///< standard deviation of initial weights
   /// Tokens that begin and end texts, as JSON, for those who generate; empty: GPT-2's, if the vocabulary has it.
   std::string bos_token = {}, eos_token = {};
+  /// Probabilities of "resid_pdrop", "embd_pdrop" and "attn_pdrop", for those who train it elsewhere: no dropout is
+  /// applied here.
+  std::array<double, 3> dropouts = {};
 
   bool operator==(const Gpt2Config&) const = default;
 };
@@ -41,8 +45,7 @@ struct Gpt2ConfigFile {
   std::vector<std::string> dropouts;  ///< "resid_pdrop 0.1", ...: the non-zero ones, which are not applied
 };
 
-/// The text of a config.json that transformers' GPT2LMHeadModel loads, and read_gpt2_config reads. Dropout is 0, as
-/// none was applied.
+/// The text of a config.json that transformers' GPT2LMHeadModel loads, and read_gpt2_config reads.
 std::string write_gpt2_config(const Gpt2Config& config, const std::string& torch_dtype);
 
 /// Reads a Hugging Face config.json. Throws INVALID_ARGUMENT or UNSUPPORTED, naming the key and the file, for a missing

@@ -5,6 +5,10 @@
 //     T = x + (C - cx) + (F - fx) = C + F - (c + f - 1) x,    x <= min(C/c, F/f)
 //
 // which is least at the largest x, and max(C, F) where nothing is lost (c = f = 1).
+//
+// Collectives of one stream run one after another; those of two streams, such as gradients and scalars, may run side by
+// side, and beside the compute of the phase after. How much a link slows compute, and the reverse, is left out: which
+// rank it slows depends on the schedule.
 
 #include "plan/prediction/prediction.h"
 
@@ -57,12 +61,14 @@ std::array<PhaseTime, kMovePhases.size()> phase_times(const Program& step, const
   for (size_t i = 0; i < step.actions.size(); ++i) {
     const auto phase = static_cast<size_t>(phases[i]);
     const Action& action = step.actions[i];
-    add(times[phase], files[phase], resource_of(step, action), costs.seconds(step, action));
+    const Resource resource = resource_of(step, action);
+    const double seconds = costs.seconds(step, action);
+    add(times[phase], files[phase], resource, seconds);
+    if (resource == Resource::link) times[phase].link_seconds_by_stream[action.stream] += seconds;
   }
   for (PhaseTime& time : times) {
     if (rates.copies) time.beside_copies = rates.copies->beside_compute;
     if (rates.files) time.beside_files = rates.files->beside_compute;
-    if (!rates.collectives.empty()) time.beside_link = rates.collectives.front().beside_compute;
   }
   if (!rates.files) return times;
   for (const MovePhase phase : kMovePhases) {
@@ -84,10 +90,20 @@ double overlapped(double compute_seconds, double copy_seconds, const Together& k
 
 }  // namespace
 
-double PhaseTime::bound() const {
+double PhaseTime::bound_without_link() const {
   return std::max({host_seconds, overlapped(compute_seconds, std::max(in_seconds, out_seconds), beside_copies),
-                   overlapped(compute_seconds, file_seconds, beside_files),
-                   overlapped(compute_seconds, link_seconds, beside_link)});
+                   overlapped(compute_seconds, file_seconds, beside_files)});
+}
+
+double PhaseTime::bound_of_link() const {
+  double most = 0;
+  for (const auto& [stream, seconds] : link_seconds_by_stream)
+    most = std::max(most, seconds);
+  return most;
+}
+
+double PhaseTime::bound() const {
+  return std::max(bound_without_link(), bound_of_link());
 }
 
 PhaseTime operator+(const PhaseTime& a, const PhaseTime& b) {
@@ -95,13 +111,17 @@ PhaseTime operator+(const PhaseTime& a, const PhaseTime& b) {
   sum.compute_seconds += b.compute_seconds, sum.host_seconds += b.host_seconds;
   sum.in_seconds += b.in_seconds, sum.out_seconds += b.out_seconds;
   sum.file_seconds += b.file_seconds, sum.link_seconds += b.link_seconds;
+  for (const auto& [stream, seconds] : b.link_seconds_by_stream)
+    sum.link_seconds_by_stream[stream] += seconds;
   return sum;
 }
 
 double Prediction::bound() const {
   const PhaseTime &forward = of(MovePhase::forward), &backward = of(MovePhase::backward);
-  return (micro_batches_overlap ? (forward + backward).bound() : forward.bound() + backward.bound()) +
-         of(MovePhase::update).bound();
+  const PhaseTime both = forward + backward;
+  const double on_rank = micro_batches_overlap ? both.bound_without_link()
+                                               : forward.bound_without_link() + backward.bound_without_link();
+  return std::max(on_rank, both.bound_of_link()) + of(MovePhase::update).bound();
 }
 
 Prediction predict(const JobPlan& planned, int rank, const StepCost& cost) {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
+#include <map>
 
 #include "plan/job_plan.h"
 #include "plan/moved.h"
@@ -15,13 +17,16 @@ struct PhaseTime {
   double compute_seconds = 0, host_seconds = 0;
   double in_seconds = 0, out_seconds = 0;  ///< over the link between device and host
   double file_seconds = 0;                 ///< both directions, through the same disks
-  double link_seconds = 0;                 ///< sent to other ranks
+  double link_seconds = 0;                 ///< sent to other ranks, all streams together
+  std::map<uint32_t, double> link_seconds_by_stream;
 
   /// What compute and copies lose when they run side by side.
-  Together beside_copies, beside_files, beside_link;
+  Together beside_copies, beside_files;
 
   /// No order of the work is faster: with the best overlap of compute and copies, one of the resources takes so long.
   double bound() const;
+  double bound_without_link() const;
+  double bound_of_link() const;  ///< of the stream with the most
 };
 /// The time of two phases whose work may overlap.
 PhaseTime operator+(const PhaseTime& a, const PhaseTime& b);

@@ -47,8 +47,9 @@ std::string describe(const Model& model, const ParameterElement& e) {
 
 /// What the run began with: "--resume runs/char".
 std::string source_of_weights(const TrainConfig& config) {
-  if (!config.resume.empty()) return concat("--resume ", config.resume);
-  if (!config.init_from.empty()) return concat("--init-from ", config.init_from);
+  const std::string start = config.init_from.empty() ? "" : concat("--init-from ", config.init_from);
+  if (!config.resume.empty()) return concat("--resume ", config.resume, start.empty() ? "" : " or ", start);
+  if (!start.empty()) return start;
   return "--model";
 }
 

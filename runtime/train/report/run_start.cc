@@ -175,10 +175,15 @@ void warn_of_rates(const Log& log, const TrainConfig& config) {
   if (decay >= 1)
     log.warning("--lr times --weight-decay is ", format("%.3g", decay),
                 ", the fraction of each parameter that a step removes; keep it far below 1");
-  if (config.warmup_steps > config.steps)
+  const int64_t left = config.steps - config.warmup_steps;
+  if (left < 0)
     log.warning("--warmup-steps ", config.warmup_steps, " is more than --steps ", config.steps,
                 ": the learning rate ends at ", format("%.3g", learning_rate(config, config.steps - 1)),
                 " and never reaches --lr ", shortest(config.lr));
+  else if (config.lr_schedule != LrSchedule::constant && config.warmup_steps > 0 && left < 2)
+    log.warning("--lr-schedule ", to_string(config.lr_schedule), " has no effect: it falls to --min-lr ",
+                shortest(config.min_lr), " over two steps or more, and --warmup-steps ", config.warmup_steps,
+                " leaves ", left, " of --steps ", config.steps, "; give fewer steps of warm-up, or more --steps");
 }
 
 }  // namespace

@@ -63,6 +63,10 @@ void merge(CheckpointIndex& index, RankPart part, size_t number) {
 
 }  // namespace
 
+std::string_view tokens_are(const Dataset& data) {
+  return data.tokens_are_bytes() ? kBytes : kNumbers;
+}
+
 RunDescription describe_run(const Job& job, const Dataset& data) {
   RunDescription run;
   run.tessera = TESSERA_VERSION;
@@ -75,6 +79,7 @@ RunDescription describe_run(const Job& job, const Dataset& data) {
     run.settings.emplace_back(field.name, field.value);
   run.settings.emplace_back(concat(job.items() == "tokens" ? "sequences" : "examples", kPerStep),
                             std::to_string(job.config.batch_size * job.config.grad_accum * job.mesh.num_data_ranks()));
+  if (job.items() == "tokens") run.settings.emplace_back(kTokensAre, tokens_are(data));
   run.data = data.size();
   run.data_fingerprint = data.fingerprint();
   for (const MeshAxis& axis : job.axes) {

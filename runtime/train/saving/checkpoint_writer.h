@@ -23,6 +23,10 @@ namespace tessera::host {
 
 /// The end of "sequences-per-step" or "examples-per-step", a setting that index.json has beside the flags.
 inline constexpr std::string_view kPerStep = "-per-step";
+/// Another one, of a model of tokens: what they are in --data, kBytes of text or kNumbers in token files. Checkpoints
+/// of older versions do not say.
+inline constexpr std::string_view kTokensAre = "tokens-are", kBytes = "bytes", kNumbers = "numbers";
+std::string_view tokens_are(const Dataset& data);
 
 /// What index.json says of the job.
 RunDescription describe_run(const Job& job, const Dataset& data);

@@ -24,6 +24,7 @@
 #include "config/step_range.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
+#include "data/examples/example_source.h"
 #include "tessera/error.hpp"
 #include "train/consistency.h"
 #include "train/saving/checkpoint_writer.h"
@@ -35,12 +36,33 @@ namespace {
 // The first letter of a rank's answer, by which the lowest decides: what no older checkpoint would mend comes first.
 constexpr char kFinal = '0', kDamaged = '1';
 
-std::string source_of(const TrainConfig& config) {
-  return named_checkpoint(config.resume.empty() ? config.init_from : config.resume);
+/// Where a run begins.
+struct Source {
+  std::string given;     // a checkpoint, or a folder of them; empty: nowhere
+  bool goes_on = false;  // --resume; else --init-from
+  bool has_both = false;
+
+  std::string_view flag() const { return goes_on ? "--resume" : "--init-from"; }
+};
+
+/// Of both flags --resume counts as soon as its folder, which is that of --save, has a checkpoint: so the command that
+/// starts a run from saved parameters goes on with it, too.
+Source source_of(const TrainConfig& config) {
+  Source source;
+  source.has_both = !config.resume.empty() && !config.init_from.empty();
+  source.goes_on = source.has_both ? !choose_checkpoint(config.resume).folders.empty() : !config.resume.empty();
+  source.given = named_checkpoint(source.goes_on ? config.resume : config.init_from);
+  return source;
 }
 
-std::string_view flag_of_source(const TrainConfig& config) {
-  return config.resume.empty() ? "--init-from" : "--resume";
+/// The same on all ranks, as rank 0 finds it.
+Source source_of_all(const Job& job, const RankInfo& info) {
+  constexpr std::string_view kKey = "resume/source";
+  const TrainConfig& config = job.config;
+  if (config.resume.empty() || config.init_from.empty()) return source_of(config);
+  if (info.rank == 0) info.store->set(kKey, source_of(config).goes_on ? "--resume" : "--init-from");
+  const bool goes_on = info.store->get(kKey, config.start_timeout_ms) == "--resume";
+  return {named_checkpoint(goes_on ? config.resume : config.init_from), goes_on, true};
 }
 
 std::string setting(const NamedValues& settings, std::string_view name) {
@@ -49,15 +71,15 @@ std::string setting(const NamedValues& settings, std::string_view name) {
 }
 
 /// What is wrong with the checkpoint for this job, whatever its tensors hold.
-void require_fits(const Job& job, const Checkpoint& checkpoint) {
+void require_fits(const Job& job, const Checkpoint& checkpoint, bool goes_on) {
   require_model(checkpoint, job.architecture().facts(), job.model.parameters);
   const std::string saved = setting(checkpoint.index().run.settings, "optimizer");
   const std::string_view here = to_string(job.config.optimizer);
-  if (!job.config.resume.empty() && saved.empty())
+  if (goes_on && saved.empty())
     throw Error(TSR_E_FAILED_PRECONDITION,
                 concat(checkpoint.folder(), "/", kIndexName, " does not name the run's optimizer; start from its ",
                        "parameters alone with --init-from"));
-  if (!job.config.resume.empty() && saved != here)
+  if (goes_on && saved != here)
     throw Error(TSR_E_FAILED_PRECONDITION,
                 concat(checkpoint.folder(), " has the state of --optimizer ", saved, ", and this run has ", here,
                        "; give --optimizer ", saved, ", or start from its parameters alone with --init-from"));
@@ -67,14 +89,14 @@ bool is_final(const Error& error) {
   return error.code() == TSR_E_FAILED_PRECONDITION || error.code() == TSR_E_UNSUPPORTED;
 }
 
-Error nothing_there(const TrainConfig& config) {
+Error nothing_there(const TrainConfig& config, const Source& source) {
   if (config.resume == "latest" && config.save.empty())
     return {TSR_E_NOT_FOUND,
             "--resume latest means the newest checkpoint in the folder of --save, which is not given; give --save, or "
             "the checkpoint's folder"};
-  return {TSR_E_NOT_FOUND, concat(flag_of_source(config), " ", source_of(config),
+  return {TSR_E_NOT_FOUND, concat(source.flag(), " ", source.given,
                                   " holds no checkpoint; give a folder that holds step-N folders, or one of these",
-                                  config.resume.empty() ? "" : ", or leave --resume out to start at step 1")};
+                                  source.goes_on ? ", or leave --resume out to start at step 1" : "")};
 }
 
 /// A checkpoint that this rank may read, and what rank 0 has there.
@@ -91,9 +113,9 @@ std::string checksum_of(const std::string& folder) {
 }
 
 /// Names below the folder, "" for the folder itself, each with a checksum, one a line; published by rank 0.
-std::vector<Candidate> candidates(const Job& job, const RankInfo& info, bool& is_explicit, const Log& log) {
+std::vector<Candidate> candidates(const Job& job, const RankInfo& info, const std::string& given, bool& is_explicit,
+                                  const Log& log) {
   constexpr std::string_view kKey = "resume/candidates";
-  const std::string given = source_of(job.config);
   if (info.rank == 0) {
     const CheckpointChoice choice = choose_checkpoint(given);
     if (!choice.note.empty()) log.warning(choice.note);
@@ -152,7 +174,7 @@ void restore_own_state(const Job& job, const RunData& data, const RankInfo& info
 
 /// Fills the homes from one checkpoint. Returns why it could not, with its first letter; empty: it did.
 std::string try_to_fill(const Job& job, const RunData& data, const RankInfo& info, const Candidate& candidate,
-                        RankRuntime& runtime, std::unique_ptr<Checkpoint>& opened, const Log& log) {
+                        bool goes_on, RankRuntime& runtime, std::unique_ptr<Checkpoint>& opened, const Log& log) {
   const Program& program = runtime.programs().first();
   const auto answer = [&](char letter, const std::exception& error) {
     return letter + (job.mesh.num_ranks() == 1 ? "" : concat("rank ", info.rank, ": ")) + sentence_of(error);
@@ -160,9 +182,8 @@ std::string try_to_fill(const Job& job, const RunData& data, const RankInfo& inf
   try {
     opened = std::make_unique<Checkpoint>(candidate.folder);
     require_same(candidate, *opened);
-    require_fits(job, *opened);
+    require_fits(job, *opened, goes_on);
     const std::vector<HeldTensor> held = held_tensors(program);
-    const bool goes_on = !job.config.resume.empty();
     const LoadWhat what = goes_on ? LoadWhat::everything : LoadWhat::parameters;
     runtime.zero_state(loaded_places(held, what));
     const StateSink sink = {[&](const StatePlace& place) { return runtime.values_in_memory(place); },
@@ -183,8 +204,17 @@ std::string try_to_fill(const Job& job, const RunData& data, const RankInfo& inf
   }
 }
 
+/// The setting as what leaving its flag out means, so that a flag that names its default is not a change.
+std::string with_default(const Job& job, const std::string& name, const std::string& value) {
+  if (!value.empty()) return value;
+  const bool has_tokens = job.items() == "tokens";
+  if (name == "data-order") return has_tokens ? "sequential" : "shuffled";
+  const bool is_of_examples = name == "data-label" || name == "data-scale";
+  return is_of_examples && !has_tokens ? usual_setting(name, job.config.data) : "";
+}
+
 /// "--lr 0.001 (was 0.003), ..."
-std::string changes_text(const RunDescription& was, const RunDescription& is) {
+std::string changes_text(const Job& job, const RunDescription& was, const RunDescription& is) {
   const auto per_step = [&is](const RunDescription& run) {
     return setting(run.settings, concat(is.items == "tokens" ? "sequences" : "examples", kPerStep));
   };
@@ -195,16 +225,18 @@ std::string changes_text(const RunDescription& was, const RunDescription& is) {
     text = concat(is.items == "tokens" ? "sequences" : "examples", " per step ", per_step(is), " (was ", per_step(was),
                   ")");
   for (const auto& [name, value] : is.settings) {
-    if (name.ends_with(kPerStep) || (is_same_step && (name == "batch-size" || name == "grad-accum"))) continue;
-    const auto of = [&name = name, &is](const std::string& given) {
-      const bool is_default = name == "data-order" && given.empty();
-      return is_default ? std::string(is.items == "tokens" ? "sequential" : "shuffled") : given;
-    };
-    const std::string before = of(setting(was.settings, name)), now = of(value);
+    if (name.ends_with(kPerStep) || name == kTokensAre ||
+        (is_same_step && (name == "batch-size" || name == "grad-accum")))
+      continue;
+    const std::string before = with_default(job, name, setting(was.settings, name));
+    const std::string now = with_default(job, name, value);
     const auto shown = [](const std::string& v) { return v.empty() ? std::string("not given") : v; };
     if (before != now)
       text += concat(text.empty() ? "" : ", ", "--", name, " ", shown(now), " (was ", shown(before), ")");
   }
+  const std::string tokens_were = setting(was.settings, kTokensAre), tokens_are = setting(is.settings, kTokensAre);
+  if (!tokens_were.empty() && tokens_were != tokens_are)
+    text += concat(text.empty() ? "" : ", ", "tokens are ", tokens_are, " (were ", tokens_were, ")");
   const std::string_view comma = text.empty() ? "" : ", ";
   if (was.data != is.data)
     text += concat(comma, "data of ", is.data.second, " ", is.data.first, " (was ", was.data.second, ")");
@@ -214,28 +246,41 @@ std::string changes_text(const RunDescription& was, const RunDescription& is) {
   return text;
 }
 
+/// A model that was trained on the tokens of a tokenizer does not know bytes, nor the other way round.
+void warn_of_tokens(const Checkpoint& from, const Dataset& data, const Log& log) {
+  const std::string trained = setting(from.index().run.settings, kTokensAre);
+  if (trained.empty() || trained == tokens_are(data)) return;
+  const auto form = [](bool is_text) { return is_text ? "text, whose bytes are the tokens" : "token files"; };
+  log.warning("--data is ", form(data.tokens_are_bytes()), ", and ", from.folder(), " was trained on ",
+              form(trained == kBytes), ", so it knows other tokens; give data in the form of that training");
+}
+
 /// Of ranks that each trained parameters of their own.
-void warn_of_replicas(const Job& job, const Checkpoint& from, RankRuntime& runtime, const Log& log) {
+void warn_of_replicas(const Checkpoint& from, bool goes_on, RankRuntime& runtime, const Log& log) {
   for (const HeldTensor& tensor : held_tensors(runtime.programs().first())) {
     if (tensor.parameter < 0) continue;
     const int saved = num_replicas(from, tensor.shared_name);
-    const bool each_has_its_own = !job.config.resume.empty() && saved == tensor.num_replicas;
+    const bool each_has_its_own = goes_on && saved == tensor.num_replicas;
     if (saved == 1 || each_has_its_own) continue;
-    return log.warning(
-        from.folder(), " holds ", saved,
-        " replicas of the parameters, which differ; all ranks begin with "
-        "the first, since ",
-        job.config.resume.empty() ? concat("--init-from takes one") : concat("this run has ", tensor.num_replicas));
+    return log.warning(from.folder(), " holds ", saved,
+                       " replicas of the parameters, which differ; all ranks begin with "
+                       "the first, since ",
+                       goes_on ? concat("this run has ", tensor.num_replicas) : concat("--init-from takes one"));
   }
 }
 
-void report(const Job& job, const RunData& data, const Checkpoint& from, RankRuntime& runtime, const Log& log) {
+void report(const Job& job, const RunData& data, const Checkpoint& from, const Source& source, RankRuntime& runtime,
+            const Log& log) {
   const auto& [state, run] = std::tie(from.index().state, from.index().run);
   const std::string saved = concat("saved after step ", state.step, " under ", layout_text(run));
-  warn_of_replicas(job, from, runtime, log);
-  if (job.config.resume.empty()) return log.info("parameters: from ", from.folder(), ", ", saved);
-  log.info("resumed from ", from.folder(), ", ", saved);
-  const std::string changes = changes_text(run, describe_run(job, *data.training));
+  warn_of_replicas(from, source.goes_on, runtime, log);
+  if (!source.goes_on) {
+    warn_of_tokens(from, job.trains ? *data.training : *data.evaluation, log);
+    return log.info("parameters: from ", from.folder(), ", ", saved);
+  }
+  log.info("resumed from ", from.folder(), ", ", saved,
+           source.has_both ? concat("; --init-from ", job.config.init_from, " is not read again") : "");
+  const std::string changes = changes_text(job, run, describe_run(job, *data.training));
   if (!changes.empty()) log.warning("the run continues with other settings: ", changes);
   if (state.step >= job.config.steps)
     log.warning("nothing is left to train: the checkpoint is of step ", state.step, ", and --steps is ",
@@ -244,7 +289,6 @@ void report(const Job& job, const RunData& data, const Checkpoint& from, RankRun
 
 /// What this run asks for that one which goes on from the checkpoint cannot do. Throws UsageError.
 void check_steps(const TrainConfig& config, const CheckpointChoice& choice, int64_t step) {
-  if (config.resume.empty()) return;
   if (step > config.steps)
     throw UsageError(concat("--steps is ", config.steps, ", and --resume ", config.resume, " is after step ", step,
                             "; give more steps, or an earlier checkpoint"));
@@ -263,14 +307,20 @@ void check_steps(const TrainConfig& config, const CheckpointChoice& choice, int6
 void check_checkpoints(const Job& job) {
   const TrainConfig& config = job.config;
   require_no_other_run(config);
-  if (source_of(config).empty()) return;
-  const CheckpointChoice choice = choose_checkpoint(source_of(config));
-  if (choice.folders.empty() && !may_start_anew(config)) throw UsageError(nothing_there(config).what());
+  const Source source = source_of(config);
+  if (source.has_both && !may_start_anew(config))
+    throw UsageError(concat("--resume continues a run and --init-from starts one with saved parameters; give one of ",
+                            "them, or --resume with the folder of --save, to start the run there and go on with it"));
+  if (source.given.empty()) return;
+  const CheckpointChoice choice = choose_checkpoint(source.given);
+  if (choice.folders.empty() && !(source.goes_on && may_start_anew(config)))
+    throw UsageError(nothing_there(config, source).what());
   for (const std::string& folder : choice.folders)
     try {
       const Checkpoint checkpoint(folder);
-      require_fits(job, checkpoint);
-      return check_steps(config, choice, checkpoint.index().state.step);
+      require_fits(job, checkpoint, source.goes_on);
+      if (source.goes_on) check_steps(config, choice, checkpoint.index().state.step);
+      return;
     } catch (const UsageError&) {
       throw;
     } catch (const Error& error) {
@@ -281,25 +331,26 @@ void check_checkpoints(const Job& job) {
 }
 
 LoadedRun load_run(const Job& job, const RunData& data, const RankInfo& info, RankRuntime& runtime, const Log& log) {
-  if (source_of(job.config).empty()) return {};
+  const Source source = source_of_all(job, info);
+  if (source.given.empty()) return {};
   bool is_explicit = false;
-  const std::vector<Candidate> folders = candidates(job, info, is_explicit, log);
-  if (folders.empty()) {
-    if (!may_start_anew(job.config)) throw nothing_there(job.config);
+  const std::vector<Candidate> folders = candidates(job, info, source.given, is_explicit, log);
+  const bool is_new = !source.goes_on || folders.empty();
+  if (folders.empty() && !(source.goes_on && may_start_anew(job.config))) throw nothing_there(job.config, source);
+  if (is_new && may_start_anew(job.config))
     log.info(job.config.save, " holds no checkpoint yet: the run starts at step 1");
-    return {};
-  }
+  if (folders.empty()) return {};
   for (size_t i = 0; i < folders.size(); ++i) {
     const auto start = std::chrono::steady_clock::now();
     std::unique_ptr<Checkpoint> opened;
-    const std::string error =
-        lowest_answer(info, job.mesh.num_ranks(), concat("resume/", i),
-                      try_to_fill(job, data, info, folders[i], runtime, opened, log), state_timeout_ms(job));
+    const std::string error = lowest_answer(
+        info, job.mesh.num_ranks(), concat("resume/", i),
+        try_to_fill(job, data, info, folders[i], source.goes_on, runtime, opened, log), state_timeout_ms(job));
     if (error.empty()) {
       const double ms = ms_since(start);
-      report(job, data, *opened, runtime, log);
+      report(job, data, *opened, source, runtime, log);
       runtime.run_init();
-      if (job.config.resume.empty()) return {true, std::nullopt, ms};
+      if (!source.goes_on) return {true, std::nullopt, ms};
       restore_own_state(job, data, info, runtime, *opened, log);
       return {true, opened->index().state, ms};
     }
@@ -307,7 +358,7 @@ LoadedRun load_run(const Job& job, const RunData& data, const RankInfo& info, Ra
     if (error[0] == kFinal) throw Error(TSR_E_FAILED_PRECONDITION, sentence);
     if (i + 1 == folders.size())
       throw Error(TSR_E_DATA_LOSS, concat(is_explicit || i == 0 ? "" : "no older checkpoint is left: ", sentence));
-    log.warning(job.config.resume.empty() ? "cannot start from " : "cannot resume from ", folders[i].folder,
+    log.warning(source.goes_on ? "cannot resume from " : "cannot start from ", folders[i].folder,
                 ", and takes the one before, ", folders[i + 1].folder, ": ", sentence);
   }
   return {};
