@@ -119,8 +119,8 @@ PhaseTime operator+(const PhaseTime& a, const PhaseTime& b) {
 double Prediction::bound() const {
   const PhaseTime &forward = of(MovePhase::forward), &backward = of(MovePhase::backward);
   const PhaseTime both = forward + backward;
-  const double on_rank = micro_batches_overlap ? both.bound_without_link()
-                                               : forward.bound_without_link() + backward.bound_without_link();
+  const double on_rank =
+      micro_batches_overlap ? both.bound_without_link() : forward.bound_without_link() + backward.bound_without_link();
   return std::max(on_rank, both.bound_of_link()) + of(MovePhase::update).bound();
 }
 
