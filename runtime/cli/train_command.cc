@@ -290,9 +290,8 @@ int run_ranks(FlagSet set, std::span<const std::string> arguments, const std::ve
   if (environment.world_size > 1) return train_as_rank_of(set, environment, arguments);
   const RunFlags flags = flags_of(set, arguments);
   const int num_ranks = ranks_to_start(requested_world(flags.config), environment);
-  return naming_origin(flags, [&] {
-    return num_ranks <= 1 ? train_alone(flags, environment) : start_ranks(flags, num_ranks, argv);
-  });
+  return naming_origin(
+      flags, [&] { return num_ranks <= 1 ? train_alone(flags, environment) : start_ranks(flags, num_ranks, argv); });
 }
 
 }  // namespace

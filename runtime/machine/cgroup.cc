@@ -41,8 +41,10 @@ void add_way(const std::string& mount, std::string path, std::vector<std::string
   folders.push_back(mount);
 }
 
-std::vector<std::string> folders_of(const std::string& controller, const std::string& membership,
+/// Where a file may be; its name begins with that of its controller.
+std::vector<std::string> folders_of(const std::string& file_name, const std::string& membership,
                                     const std::string& root) {
+  const std::string controller = file_name.substr(0, file_name.find('.'));
   std::vector<std::string> folders;
   std::ifstream file(membership);
   for (std::string line; std::getline(file, line);) {
@@ -87,10 +89,10 @@ void lower(std::optional<T>& limit, const std::optional<T>& other) {
 
 CgroupLimits cgroup_limits(const std::string& membership, const std::string& root) {
   CgroupLimits limits;
-  for (const std::string& folder : folders_of("memory", membership, root))
+  for (const std::string& folder : folders_of("memory.max", membership, root))
     for (const char* name : {"/memory.max", "/memory.limit_in_bytes"})
       lower(limits.memory_bytes, memory_in(folder + name));
-  for (const std::string& folder : folders_of("cpu", membership, root))
+  for (const std::string& folder : folders_of("cpu.max", membership, root))
     lower(limits.cores, quota_in(folder));
   return limits;
 }

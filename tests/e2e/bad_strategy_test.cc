@@ -146,7 +146,7 @@ TEST(BadStrategy, SumsWhereARankIsNoMember) {
                  2);
 }
 
-// ---- what looks right, and computes, saves or leaves behind something else ------------------------------------------
+// ---- what looks right, and computes, saves or leaves to the next step something else --------------------------------
 
 struct Deception {
   const char* fault;

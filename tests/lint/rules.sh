@@ -20,7 +20,7 @@
 # 15. Source files that documents name are in the tree (paths.py).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-readonly folders=(base storage config launch guard plugins mesh model weights data text program passes memory offload verify compile exec generate job checkpoint rates trace plan train record report doctor cli)
+readonly folders=(base machine storage config launch guard plugins mesh model weights data text program passes memory offload verify compile exec generate job checkpoint rates trace plan train record report doctor cli)
 breaches=0
 breach() {
   echo "rules: $*" >&2

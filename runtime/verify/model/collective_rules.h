@@ -1,24 +1,13 @@
 // What collectives and messages make of the contents of the ranks that take part in them.
 #pragma once
 
-#include <functional>
-#include <map>
 #include <vector>
 
 #include "program/collective_operands.h"
 #include "verify/collective_matching.h"
-#include "verify/model/rank_walk.h"
+#include "verify/model/walked_ranks.h"
 
 namespace tessera::host {
-
-/// The ranks that are walked, one of each class, and the classes.
-struct WalkedRanks {
-  const Mesh& mesh;
-  const RankClasses& classes;
-  std::map<int, RankWalk>& walks;                          ///< by representative
-  const std::function<const HomeTable&(int rank)>& homes;  ///< of any rank
-  AddendSets& sets;
-};
 
 /// What `rank` has of `parts`, which `from` gives it: nothing of what is of its own tokens.
 ContentParts taken(const Mesh& mesh, int rank, int from, ContentParts parts);

@@ -5,7 +5,7 @@
 #include <optional>
 #include <span>
 
-#include "verify/model/collective_rules.h"
+#include "verify/model/walked_ranks.h"
 
 namespace tessera::host {
 

@@ -1,5 +1,5 @@
-// ddp with one fault, of those that no text of the program shows: what it computes, saves or leaves behind would be
-// something else than it seems. `master-copied` has none.
+// ddp with one fault, of those that no text of the program shows: what it computes, saves or leaves for the next step
+// would be something else than it seems. `master-copied` has none.
 #include <array>
 #include <map>
 #include <vector>
