@@ -63,6 +63,12 @@ inline void insert_elementwise(Program& p, size_t before, uint32_t kind, Binding
   p.actions.insert(p.actions.begin() + static_cast<ptrdiff_t>(before), std::move(action));
 }
 
+/// Of the first strategy.
+inline void insert_call(Program& p, size_t before, Binding range) {
+  insert_elementwise(p, before, TSR_ACTION_CALL, range);
+  p.actions[before].strategy = 0;
+}
+
 inline void insert_copy(Program& p, size_t before, Binding from, Binding to) {
   insert_elementwise(p, before, TSR_ACTION_COPY, to);
   Action& copy = p.actions[before];
@@ -94,6 +100,20 @@ inline void insert_rounding(Program& p, size_t before, Binding& range) {
 inline Binding whole(const Program& p, std::string_view buffer) {
   const uint64_t id = buffer_of(p, buffer);
   return {id, 0, p.buffer(id).num_elements, 0, 0};
+}
+
+/// Copies it out, has a call change the copy, and copies that back.
+inline void insert_changed_copy(Program& p, size_t before, Binding range) {
+  Buffer buffer = p.buffer(range.buffer);
+  buffer.id = 0;
+  buffer.name = "changed";
+  buffer.kind = TSR_BUFFER_STAGING;
+  buffer.persistent = false;
+  buffer.num_elements = range.num_elements;
+  const Binding copy{p.add_buffer(buffer), 0, range.num_elements, 0, 0};
+  insert_copy(p, before, copy, range);
+  insert_call(p, before, copy);
+  insert_copy(p, before, range, copy);
 }
 
 /// Rank 0's contents for all ranks of the group of an action that is there.

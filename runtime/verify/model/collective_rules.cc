@@ -308,6 +308,8 @@ class Collective {
           part.content.kind == ContentKind::gradient)
         count_sum(member, part.content);
       if (!completes(member, part.content)) part.content = {};
+      if (part.content.kind == ContentKind::scalar)
+        member.report(concat("reduces ", member.walk->text(part.content), ", which each rank has"));
       if (is_whole_on_each_rank(part.content.kind) && member.action().reduce != TSR_REDUCE_SUM)
         member.report(concat("reduces ", member.walk->text(part.content), " by something other than a sum"));
       check_average(member, part.content);

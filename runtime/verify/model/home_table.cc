@@ -62,6 +62,7 @@ std::vector<HomeRun> runs_of(const Home& home, const Model& model) {
 HomeTable::HomeTable(const Program& program, KeptBuffers& buffers) {
   for (const Home& home : program.homes) {
     const std::vector<HomeRun> runs = runs_of(home, *program.model);
+    const HomeRole& values = role_of_values(home);
     for (const auto& [number, role] : home.roles) {
       if (role.buffer == 0 || !program.buffer(role.buffer).persistent) continue;
       auto& kept = kept_[buffers.number_of(program.buffer(role.buffer))];
@@ -72,6 +73,11 @@ HomeTable::HomeTable(const Program& program, KeptBuffers& buffers) {
         content.shift = static_cast<int64_t>(run.element);
         const uint64_t begin = role.offset + run.offset;
         kept.insert_or_assign(begin, Kept{begin + run.num_elements, content});
+        if (role.buffer != values.buffer || role.offset != values.offset) continue;
+        Content place{ContentKind::kept};
+        place.index = buffers.number_of(program.buffer(role.buffer));
+        place.shift = static_cast<int64_t>(begin);
+        places_.insert_or_assign({run.parameter, run.element}, Place{place, run.num_elements});
       }
     }
   }
@@ -103,6 +109,20 @@ void HomeTable::resolve(const ContentPart& part, ContentParts& result) const {
     }
   }
   pad_up_to(end);
+}
+
+std::optional<HomeTable::Place> HomeTable::place_of(int parameter, uint64_t element) const {
+  const auto after = places_.upper_bound({parameter, element});
+  if (after == places_.begin()) return std::nullopt;
+  const auto& [begin, place] = *std::prev(after);
+  const uint64_t within = element - begin.second;
+  if (begin.first != parameter || within >= place.num_elements) return std::nullopt;
+  return Place{place.kept.moved_by(static_cast<int64_t>(within)), place.num_elements - within};
+}
+
+uint64_t HomeTable::num_missing(int parameter, uint64_t element) const {
+  const auto next = places_.upper_bound({parameter, element});
+  return next != places_.end() && next->first.first == parameter ? next->first.second - element : UINT64_MAX;
 }
 
 ContentParts HomeTable::resolve(const ContentParts& parts) const {

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "program/program.h"
@@ -37,6 +39,14 @@ class HomeTable {
   HomeTable(const Program& program, KeptBuffers& buffers);
   /// The same parts, with states and zeros for what was kept.
   ContentParts resolve(const ContentParts& parts) const;
+  /// Where the value of an element is kept, and how many elements that follow are beside it; nothing: not on this rank.
+  struct Place {
+    Content kept;
+    uint64_t num_elements;
+  };
+  std::optional<Place> place_of(int parameter, uint64_t element) const;
+  /// How many elements from one on that is not kept are not kept either.
+  uint64_t num_missing(int parameter, uint64_t element) const;
 
  private:
   struct Kept {
@@ -45,7 +55,8 @@ class HomeTable {
   };
   void resolve(const ContentPart& part, ContentParts& result) const;
 
-  std::map<int, std::map<uint64_t, Kept>> kept_;  // by buffer, by begin
+  std::map<int, std::map<uint64_t, Kept>> kept_;      // by buffer, by begin
+  std::map<std::pair<int, uint64_t>, Place> places_;  // by parameter and first element
 };
 
 }  // namespace tessera::host

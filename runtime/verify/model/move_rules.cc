@@ -120,6 +120,9 @@ std::string RankWalk::other_rounding(const Content& there, const Content& more, 
   if (there.summed != 0 && program_.step_config.reduce_every == TSR_EVERY_STEP)
     return concat("sums over ranks in ", range_text(program_, destination),
                   "; this job sums over them once a step (--reduce-every)");
+  if (program_.step_config.reduce_every == TSR_EVERY_STEP && (there.rounded || more.rounded))
+    return concat("micro-batches that were rounded to ", range_text(program_, destination),
+                  "; their sum is rounded, once");
   if (TSR_DTYPE_BITS(program_.buffer(destination.buffer).dtype) != 32)
     return concat("micro-batches in ", dtype_name(program_.buffer(destination.buffer).dtype), " in ",
                   range_text(program_, destination), "; their sum is made in f32");

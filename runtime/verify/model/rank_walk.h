@@ -55,7 +55,6 @@ class RankWalk {
   std::string text(const Content& content) const {
     return content_text(content, *program_.model, context_.buffers.names());
   }
-  int number_of(const Buffer& kept) const { return context_.buffers.number_of(kept); }
   /// Whether the layout has parameters that differ by rank.
   bool diverges() const { return diverges_; }
   /// The squares of all homes of this rank, each once.

@@ -3,8 +3,9 @@
 //     52    comm.dp.gradient    reduce_scatter group=dp reduce=sum  r %90 src  w %101 dst
 //
 // It gets elements 0 to 31 of %90, the gradient of h.0.ln_1.weight, which it keeps at %10[0:32]. Rank 5 gets elements
-// 160 to 191 of %90, and has the same program: so these must be the gradient of what rank 5 keeps at %10[0:32]. Cost:
-// for each rank, linear in the pieces of its slice.
+// 160 to 191 of %90, and has the same program: so these must be the gradient of what rank 5 keeps at %10[0:32], or
+// padding where that is. What neither rank keeps may be joined with other slices before it is used. Cost: for each
+// rank, linear in the pieces of its slice, times the logarithm of its homes' pieces.
 
 #include "verify/model/slice_rules.h"
 
@@ -14,38 +15,56 @@
 namespace tessera::host {
 namespace {
 
-/// Where a rank keeps the values of some elements of a parameter: the first, and how many after it are beside it.
-struct KeptPlace {
-  Content first;
-  uint64_t num_elements;
+/// A range of a slice: of a parameter that the rank keeps at a place, of one that it does not keep, or of nothing.
+struct PlacedPart {
+  uint64_t offset, num_elements;
+  bool is_of_parameter;
+  std::optional<Content> kept;
 };
 
-std::optional<KeptPlace> place_of(const RankWalk& walk, int parameter, uint64_t element) {
-  const Program& program = walk.program();
-  for (const Home& home : program.homes)
-    for (const HomeRun& run : runs_of(home, *program.model)) {
-      if (run.parameter != parameter || element < run.element || element >= run.element + run.num_elements) continue;
-      const HomeRole& values = role_of_values(home);
-      Content kept{ContentKind::kept};
-      kept.index = walk.number_of(program.buffer(values.buffer));
-      kept.shift = static_cast<int64_t>(values.offset + run.offset + element - run.element);
-      return KeptPlace{kept, run.element + run.num_elements - element};
+std::vector<PlacedPart> placed(const HomeTable& homes, const ContentParts& slice) {
+  std::vector<PlacedPart> result;
+  for (const ContentPart& part : slice) {
+    const Content& content = part.content;
+    const bool is_of_parameter = content.kind == ContentKind::gradient || content.kind == ContentKind::state;
+    for (uint64_t done = 0; done < part.num_elements;) {
+      PlacedPart next{part.offset + done, part.num_elements - done, is_of_parameter, std::nullopt};
+      if (is_of_parameter) {
+        const auto element = static_cast<uint64_t>(content.shift + static_cast<int64_t>(next.offset));
+        const auto place = homes.place_of(content.index, element);
+        if (place) next.kept = place->kept;
+        next.num_elements =
+            std::min(next.num_elements, place ? place->num_elements : homes.num_missing(content.index, element));
+      }
+      result.push_back(next);
+      done += next.num_elements;
     }
-  return std::nullopt;
+  }
+  return result;
 }
 
-bool is_of_parameter(const ContentPart& part) {
-  return part.content.kind == ContentKind::gradient || part.content.kind == ContentKind::state;
+bool is_padding(const HomeTable& homes, const Content& kept, uint64_t num_elements) {
+  const ContentParts parts = homes.resolve(ContentParts{{0, num_elements, kept}});
+  return std::ranges::all_of(parts, [](const ContentPart& part) { return part.content.kind == ContentKind::zero; });
 }
 
-/// Whether a slice is of the values, or of their gradients, pads aside.
-bool is_of(const ContentParts& values, const ContentParts& own, ContentKind kind) {
-  for (const ContentPart& value : values) {
-    if (value.content.kind == ContentKind::zero) continue;
-    const int64_t first = value.content.shift + static_cast<int64_t>(value.offset);
-    for (const ContentPart& part : slice(own, value.offset, value.offset + value.num_elements))
-      if (part.content.kind != kind || part.content.index != value.content.index || part.content.shift != first)
-        return false;
+/// Whether one program can use both slices: each rank keeps at the same place what it gets at the same position.
+bool are_alike(const HomeTable& own_homes, const std::vector<PlacedPart>& own, const HomeTable& homes,
+               const std::vector<PlacedPart>& other) {
+  for (size_t i = 0, k = 0; i < own.size() && k < other.size();) {
+    const PlacedPart &a = own[i], &b = other[k];
+    const uint64_t begin = std::max(a.offset, b.offset), a_end = a.offset + a.num_elements,
+                   b_end = b.offset + b.num_elements, n = std::min(a_end, b_end) - begin;
+    const auto place = [&](const PlacedPart& part) {
+      return part.kept->moved_by(static_cast<int64_t>(begin - part.offset));
+    };
+    if (a.kept && b.kept ? place(a) != place(b)
+        : a.kept         ? b.is_of_parameter || !is_padding(homes, place(a), n)
+        : b.kept         ? a.is_of_parameter || !is_padding(own_homes, place(b), n)
+                         : a.is_of_parameter != b.is_of_parameter)
+      return false;
+    if (a_end <= b_end) ++i;
+    if (b_end <= a_end) ++k;
   }
   return true;
 }
@@ -57,28 +76,14 @@ std::optional<int> rank_with_other_slice(const WalkedRanks& walked, RankWalk& wa
   const auto is_other = [&](int rank) {
     return rank != walk.rank() && walked.classes.representative(rank) == walk.rank();
   };
+  if (std::ranges::none_of(ranks, is_other)) return std::nullopt;
+  const HomeTable& own_homes = walked.homes(walk.rank());
   const auto position = static_cast<size_t>(std::ranges::find(ranks, walk.rank()) - ranks.begin());
-  const ContentParts own = slice_of(position);
-  if (std::ranges::none_of(ranks, is_other) || std::ranges::none_of(own, is_of_parameter)) return std::nullopt;
-  std::vector<ContentParts> slices;
-  for (size_t i = 0; i < ranks.size(); ++i)
-    slices.push_back(is_other(ranks[i]) ? slice_of(i) : ContentParts{});
-  for (const ContentPart& part : own) {
-    if (!is_of_parameter(part)) continue;
-    const ContentKind kind = part.content.kind;
-    for (uint64_t done = 0; done < part.num_elements;) {
-      const uint64_t begin = part.offset + done;
-      const auto element = static_cast<uint64_t>(part.content.shift + static_cast<int64_t>(begin));
-      const auto place = place_of(walk, part.content.index, element);
-      if (!place) return std::nullopt;  // it is joined with others before it is used
-      const uint64_t n = std::min(place->num_elements, part.num_elements - done);
-      for (size_t i = 0; i < ranks.size(); ++i) {
-        if (!is_other(ranks[i])) continue;
-        const ContentParts values = walked.homes(ranks[i]).resolve(ContentParts{{0, n, place->first}});
-        if (!is_of(values, slice(slices[i], begin, begin + n), kind)) return ranks[i];
-      }
-      done += n;
-    }
+  const std::vector<PlacedPart> own = placed(own_homes, slice_of(position));
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (!is_other(ranks[i])) continue;
+    const HomeTable& homes = walked.homes(ranks[i]);
+    if (!are_alike(own_homes, own, homes, placed(homes, slice_of(i)))) return ranks[i];
   }
   return std::nullopt;
 }
