@@ -58,8 +58,9 @@ TEST(Calls, MakeNoScalarsAndNoRunWords) {
     buffer.num_elements = 1;
     const Binding made{p.add_buffer(buffer), 0, 1, 0, 0}, given = own;
     own.buffer = made.buffer;
-    insert_call(p, clip_of(p), made);
-    insert_copy(p, clip_of(p), given, made);
+    const size_t clip = clip_of(p);
+    insert_call(p, clip, made);
+    insert_copy(p, clip, given, made);
   };
   EXPECT_TRUE(
       has_diagnostic(job.findings(0, rate), "which holds what a strategy made; the model needs the learning rate"));
@@ -77,8 +78,8 @@ TEST(Divergence, KeepsNormsApart) {
     p.actions[clip].reduce = TSR_REDUCE_MAX;
     p.actions[clip].peer = -1;
   };
-  EXPECT_TRUE(
-      has_diagnostic(job.findings(kEveryClass, largest), "reduces the sum of squares by something other than a sum"));
+  EXPECT_TRUE(has_diagnostic(job.findings(kEveryClass, largest),
+                             "reduces the sum of squares from element 1 on by something other than a sum"));
   const auto of_rank_0 = [](Program& p) {
     const size_t after = clip_of(p) + 1;
     insert_broadcast(p, after, p.actions[after], whole(p, "scalar clip"));
