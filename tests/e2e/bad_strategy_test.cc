@@ -179,7 +179,7 @@ const Deception kDeceptions[] = {
     {"wide-to-narrow", " binds dst0 to f32; the device's op has f64"},
     {"reversed", "which holds that of mb=3 already; micro-batches are added in ascending order"},
     {"each", "this job sums over them once a step (--reduce-every)"},
-    {"half", "their sum is made in f32", 1, {"--reduce-dtype=bf16"}}};
+    {"half", "their sum is rounded, once", 1, {"--reduce-dtype=bf16"}}};
 INSTANTIATE_TEST_SUITE_P(All, Deceptions, ::testing::ValuesIn(kDeceptions), [](const auto& test) {
   std::string name = test.param.fault;
   std::ranges::replace(name, '-', '_');

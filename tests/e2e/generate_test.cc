@@ -96,8 +96,9 @@ TEST(Generate, OfAModelOfBytesIsEscapedOnATerminal) {
                                "--max-tokens=400", "--temperature=9", "--threads=1"}),
                       {{"TERM", "dumb"}}, 80);
   EXPECT_EQ(run.exit_code, 0) << run.written;
-  EXPECT_TRUE(run.written.starts_with("caf\xc3\xa9\t\\x1b[2J\\x0e\\xe2\\x82x")) << run.written;
-  const std::string text = run.written.substr(0, run.written.rfind("\r\n["));  // without the line of the log
+  const size_t prompt = run.written.find("caf\xc3\xa9\t\\x1b[2J\\x0e\\xe2\\x82x");
+  ASSERT_NE(prompt, std::string::npos) << run.written;
+  const std::string text = run.written.substr(prompt, run.written.rfind("\r\n[") - prompt);  // without the log
   for (const char c : text)
     EXPECT_TRUE(c == '\n' || c == '\r' || c == '\t' || static_cast<unsigned char>(c) >= 0x20) << run.written;
   EXPECT_EQ(run.written.find('\x1b'), std::string::npos) << run.written;

@@ -96,15 +96,15 @@ TEST(JobPolicies, RefuseOptionsAsUsageErrors) {
                            {"[faulty] fault=options goes with no other option", "see tessera plugins info faulty"});
 }
 
-/// What two ranks with these flags say of one another; "": nothing.
-std::string disagreement(const std::vector<std::string>& first, const std::vector<std::string>& second) {
+/// What two ranks with these jobs say of one another; "": nothing.
+std::string disagreement_of(const Job& first, const Job& second) {
   const auto store = std::make_shared<MemoryStore>();
   std::string said[2];
   std::vector<std::thread> ranks;
   for (const int rank : {0, 1})
     ranks.emplace_back([&, rank] {
       try {
-        const Job own = job(rank == 0 ? first : second, 2);
+        const Job& own = rank == 0 ? first : second;
         const RankInfo info{rank, rank, 2, true, store};
         check_job_consistency(own, open_data(own), info, 1, kQuiet);
       } catch (const Error& error) {
@@ -115,6 +115,10 @@ std::string disagreement(const std::vector<std::string>& first, const std::vecto
     rank.join();
   EXPECT_EQ(said[0].empty(), said[1].empty());
   return said[1];
+}
+
+std::string disagreement(const std::vector<std::string>& first, const std::vector<std::string>& second) {
+  return disagreement_of(job(first, 2), job(second, 2));
 }
 
 TEST(JobPolicies, AreEqualOnAllRanks) {
@@ -137,7 +141,12 @@ TEST(JobPolicies, AreTheSameFileOnAllRanks) {
                     other = folder.path("saved-out-offload.so");
   std::filesystem::copy(original, other);
   std::ofstream(other, std::ios::app | std::ios::binary) << '\0';
-  const std::string said = disagreement({"--offload=" + original}, {"--offload=" + other});
+  const std::string link = folder.path("link-offload.so");
+  std::filesystem::create_symlink(original, link);
+  const Job first = job({"--offload=" + link}, 2);
+  std::filesystem::remove(link);
+  std::filesystem::create_symlink(other, link);
+  const std::string said = disagreement_of(first, job({"--offload=" + link}, 2));
   EXPECT_NE(said.find("plugin saved-out"), std::string::npos) << said;
 }
 
