@@ -87,18 +87,6 @@ const Fault kComputeFaults[] = {
                    p.actions.begin() + static_cast<ptrdiff_t>(second) + 1);
      },
      "which holds the gradient of mb=1 already; micro-batches are added in ascending order"},
-    {"rounded_between_micro_batches", "one", 0,
-     [](Program& p) {
-       const size_t second = index_of(p, TSR_ACTION_BACKWARD, "wpe", 1);
-       const Binding gradient = binding_of(p.actions[second], kWeightGradient);
-       Buffer buffer{0, "half", TSR_BUFFER_STAGING};
-       buffer.dtype = TSR_BF16;
-       buffer.num_elements = gradient.num_elements;
-       const Binding half{p.add_buffer(buffer), 0, gradient.num_elements, 0, 0};
-       insert_copy(p, second, half, gradient);
-       insert_copy(p, second, gradient, half);
-     },
-     "which was rounded already; a sum of micro-batches is rounded once it is complete"},
     {"loss_scale_missing", "fp16", 0, [](Program& p) { unbind(action_of(p, TSR_ACTION_LOSS, "loss"), kLossScaleSlot); },
      "compute loss loss mb=0 does not take the loss scale, which this job has"},
     {"parameter_from_memory_that_nothing_writes", "ddp", 0,

@@ -126,9 +126,6 @@ void RankWalk::check_micro_batches(const Binding& binding, int parameter) {
     if (last > action_->micro_batch)
       return report(concat("adds to ", range_text(program_, binding), ", which holds the gradient of mb=", last,
                            " already; micro-batches are added in ascending order"));
-    if (part.content.rounded != 0)
-      return report(concat("adds to ", range_text(program_, binding),
-                           ", which was rounded already; a sum of micro-batches is rounded once it is complete"));
     if (program_.step_config.reduce_every == TSR_EVERY_MICRO_BATCH && first < action_->micro_batch)
       return report(concat("adds to ", range_text(program_, binding),
                            ", which holds the gradient of another "
