@@ -93,6 +93,10 @@ double CommandLine::number(std::string_view flag, double otherwise, double min, 
   return has(flag) ? parse_number(flag, value(flag), min, max) : otherwise;
 }
 
+bool asks_for_help(std::span<const std::string> arguments) {
+  return arguments.size() == 1 && (arguments[0] == "--help" || arguments[0] == "-h");
+}
+
 std::vector<FlagText> flag_texts(const CommandSyntax& syntax) {
   std::vector<FlagText> texts;
   for (const CommandFlag& flag : all_flags(syntax))

@@ -50,6 +50,9 @@ class CommandLine {
   std::map<std::string, std::string, std::less<>> values_;
 };
 
+/// Whether these are --help or -h alone: of commands without flags of their own.
+bool asks_for_help(std::span<const std::string> arguments);
+
 /// Its flags, with --help.
 std::vector<FlagText> flag_texts(const CommandSyntax& syntax);
 /// What its help has besides them.

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/concat.h"
+#include "cli/command_line.h"
 #include "cli/command_table.h"
 #include "cli/commands.h"
 #include "config/text_values.h"
@@ -270,10 +271,6 @@ std::string zsh_completion() {
   }
   return text +
          "  esac\n}\nif [ \"$funcstack[1]\" = _tessera ]; then _tessera \"$@\"; else compdef _tessera tessera; fi\n";
-}
-
-bool asks_for_help(std::span<const std::string> arguments) {
-  return arguments.size() == 1 && (arguments[0] == "--help" || arguments[0] == "-h");
 }
 
 }  // namespace

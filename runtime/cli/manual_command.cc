@@ -10,6 +10,7 @@
 #include <iostream>
 
 #include "base/concat.h"
+#include "cli/command_line.h"
 #include "cli/command_table.h"
 #include "cli/commands.h"
 #include "config/text_values.h"
@@ -109,10 +110,6 @@ std::string manual_of_all() {
          ".SH FLAGS\n.TP\n\\fB\\-\\-help\\fR\nlist the commands; after a command: list its flags\n"
          ".TP\n\\fB\\-\\-version\\fR\nprint the version, and what this program was built from\n"
          ".SH EXIT STATUS\n0 success, 1 the run failed, 2 wrong usage, 128 + N ended by signal N\n";
-}
-
-bool asks_for_help(std::span<const std::string> arguments) {
-  return arguments.size() == 1 && (arguments[0] == "--help" || arguments[0] == "-h");
 }
 
 }  // namespace
