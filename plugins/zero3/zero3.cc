@@ -20,23 +20,49 @@ Partition parse_partition(std::string_view text) {
   return text == "contiguous" ? Partition::contiguous : Partition::round_robin;
 }
 
+struct Balance {
+  std::vector<int> owners;  // of each item
+  uint64_t largest = 0;     // elements of the rank that has most
+};
+
 /// Longest processing time first (Graham 1969): at most 4/3 of the best possible largest load. Deterministic, since
-/// every rank must compute the same owners: ties go to the earlier parameter and the lower rank.
-void balance(std::span<const tsr_parameter> parameters, int num_ranks, std::vector<int>& owners) {
-  std::vector<size_t> order(parameters.size());
+/// every rank must compute the same owners: ties go to the earlier item and the lower rank.
+Balance balance(std::span<const uint64_t> sizes, int num_ranks) {
+  std::vector<size_t> order(sizes.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::stable_sort(order, std::greater(), [&](size_t p) { return parameters[p].num_elements; });
-  // The first idle rank is taken first, so ranks beyond the number of parameters own nothing.
+  std::ranges::stable_sort(order, std::greater(), [&](size_t i) { return sizes[i]; });
+  // The first idle rank is taken first, so ranks beyond the number of items own nothing.
   using Load = std::pair<uint64_t, int>;  // elements, rank
   std::priority_queue<Load, std::vector<Load>, std::greater<>> loads;
-  for (int rank = 0; rank < std::min(num_ranks, static_cast<int>(parameters.size())); ++rank)
+  for (int rank = 0; rank < std::min(num_ranks, static_cast<int>(sizes.size())); ++rank)
     loads.emplace(0, rank);
-  for (const size_t p : order) {
+  Balance result{std::vector<int>(sizes.size())};
+  for (const size_t i : order) {
     const auto [load, rank] = loads.top();
     loads.pop();
-    loads.emplace(load + parameters[p].num_elements, rank);
-    owners[p] = rank;
+    loads.emplace(load + sizes[i], rank);
+    result.owners[i] = rank;
+    result.largest = std::max(result.largest, load + sizes[i]);
   }
+  return result;
+}
+
+/// Tensors one by one, unless whole units leave no rank with more than the fullest has then. With many ranks that is
+/// the owner of the largest tensor (wte), and a unit with one owner is gathered by one broadcast instead of a dozen.
+std::vector<int> balanced(std::span<const tsr_parameter> parameters, int num_ranks) {
+  std::vector<uint64_t> tensors, units;
+  for (const tsr_parameter& parameter : parameters) {
+    const auto unit = static_cast<size_t>(parameter.unit);
+    if (unit >= units.size()) units.resize(unit + 1);
+    tensors.push_back(parameter.num_elements);
+    units[unit] += parameter.num_elements;
+  }
+  Balance by_tensor = balance(tensors, num_ranks);
+  const Balance by_unit = balance(units, num_ranks);
+  if (by_unit.largest <= by_tensor.largest)
+    for (size_t p = 0; p < parameters.size(); ++p)
+      by_tensor.owners[p] = by_unit.owners[static_cast<size_t>(parameters[p].unit)];
+  return by_tensor.owners;
 }
 
 /// A tensor goes to the rank whose equal share of all elements contains its middle.
@@ -57,7 +83,7 @@ std::vector<int> assign_owners(std::span<const tsr_parameter> parameters, int nu
   std::vector<int> owners(parameters.size());
   switch (partition) {
     case Partition::balanced:
-      balance(parameters, num_ranks, owners);
+      owners = balanced(parameters, num_ranks);
       break;
     case Partition::contiguous:
       split_contiguously(parameters, static_cast<uint64_t>(num_ranks), owners);

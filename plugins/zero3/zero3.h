@@ -13,7 +13,8 @@
 namespace tessera::zero3 {
 
 enum class Partition {
-  balanced,    ///< the largest tensor first, to the rank with the fewest elements (longest processing time first)
+  balanced,    ///< the largest first, to the rank with the fewest elements (longest processing time first): tensors,
+               ///< or whole units where no rank then owns more than the fullest does with tensors
   contiguous,  ///< tensors in model order, in ranges of about equal size
   round_robin,
 };

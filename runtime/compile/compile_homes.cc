@@ -18,13 +18,16 @@ RankHomes HomesCompiler::compile(const Coordinates& coordinates) {
   for (size_t axis = 0; axis < part.size(); ++axis)
     if (input_.mesh.axes()[axis].splits != TSR_SPLITS_TENSORS) part[axis] = 0;
   std::shared_ptr<const Model>& model = models_[part];
-  if (!model) model = std::make_shared<const Model>(shard_model(input_.model, input_.mesh, coordinates, layout_));
-  RankHomes homes{model, build_program(*model, input_.mesh, coordinates, input_.step_config, layout_, TSR_PURPOSE_INIT,
-                                       input_.describe_op)};
-  homes.init.strategies.assign(input_.strategies.begin(), input_.strategies.end());
-  for (const StrategyOnAxis& strategy : order_)
-    run_pass(homes.init, strategy, input_.describe_op);
-  return homes;
+  if (!model) {
+    model = std::make_shared<const Model>(shard_model(input_.model, input_.mesh, coordinates, layout_));
+    Program init = build_program(*model, input_.mesh, coordinates, input_.step_config, layout_, TSR_PURPOSE_INIT,
+                                 input_.describe_op);
+    init.strategies.assign(input_.strategies.begin(), input_.strategies.end());
+    base_.try_emplace(part, std::move(init));
+  }
+  BaseProgram& base = base_.at(part);
+  base.move_to(coordinates, layout_, 0);
+  return {model, base.after_passes(order_, input_.describe_op)};
 }
 
 }  // namespace tessera::host

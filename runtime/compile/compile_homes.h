@@ -4,11 +4,13 @@
 #include <map>
 
 #include "compile/compile.h"
+#include "compile/pass_runner.h"
 #include "verify/model/rank_homes.h"
 
 namespace tessera::host {
 
-/// Of one job; borrows its input. Ranks share the layout, and the model where they have the same part of it.
+/// Of one job; borrows its input. Ranks share the layout, and model and base program where they have the same part of
+/// it.
 class HomesCompiler {
  public:
   explicit HomesCompiler(const CompileInput& input);
@@ -19,7 +21,10 @@ class HomesCompiler {
   const CompileInput& input_;
   const std::vector<StrategyOnAxis> order_;
   const Layout layout_;
-  std::map<Coordinates, std::shared_ptr<const Model>> models_;  // by coordinates on axes that split tensors
+  // By coordinates on axes that split tensors: the part of the model that a rank has, and its init program before
+  // passes.
+  std::map<Coordinates, std::shared_ptr<const Model>> models_;
+  std::map<Coordinates, BaseProgram> base_;
 };
 
 }  // namespace tessera::host

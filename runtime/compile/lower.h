@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compile/compile_input.h"
+#include "compile/pass_runner.h"
 
 namespace tessera::host {
 
@@ -31,7 +32,7 @@ class Lowering {
   /// A part of the model, with the programs that a rank would run if only the batch were split.
   struct Part {
     std::shared_ptr<const Model> model;
-    std::map<uint32_t, Program> base;  // by purpose
+    std::map<uint32_t, BaseProgram> base;  // by purpose
   };
   Part& part_at(const Coordinates& coordinates, const Layout& layout);
   Program lower(Part& part, const Coordinates& coordinates, const Layout& layout, uint32_t purpose, uint32_t variant);

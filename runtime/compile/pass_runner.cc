@@ -212,12 +212,10 @@ void check_entry(const tsr_layout_entry& entry, const StrategyOnAxis& strategy, 
                                        "that splits tensors");
 }
 
-}  // namespace
-
-Program after_pass(const Program& program, const StrategyOnAxis& strategy, const DescribeOp& describe) {
-  const int index = index_of(program, strategy);
-  const ProgramSnapshot snapshot(program, strategy.axis, index);
-  Edits edits{Rewriter(program, describe, index)};
+/// `snapshot` shows the program.
+Program after_pass(const Program& program, const ProgramSnapshot& snapshot, const StrategyOnAxis& strategy,
+                   const DescribeOp& describe) {
+  Edits edits{Rewriter(program, describe, index_of(program, strategy))};
   const LentTable table(edit_functions(), &edits, "the edit table", address_of(strategy.interface->lower));
   try {
     call_unchanged(strategy.interface->lower, strategy.instance, &snapshot.view(), &table.table());
@@ -235,8 +233,29 @@ Program after_pass(const Program& program, const StrategyOnAxis& strategy, const
   return lowered;
 }
 
+}  // namespace
+
+void BaseProgram::move_to(const Coordinates& coordinates, const Layout& layout, uint32_t variant) {
+  program_.coordinates = coordinates;
+  program_.layout = layout;
+  program_.variant = variant;
+}
+
+// The first pass reads the base program itself, which saves a copy.
+Program BaseProgram::after_passes(std::span<const StrategyOnAxis> strategies, const DescribeOp& describe) {
+  if (strategies.empty()) return program_;
+  const StrategyOnAxis& first = strategies.front();
+  const auto [shown, is_new] = shown_.try_emplace(first.instance, program_, first.axis, index_of(program_, first));
+  if (!is_new) shown->second.show_rank_of(program_);
+  Program program = after_pass(program_, shown->second, first, describe);
+  for (const StrategyOnAxis& strategy : strategies.subspan(1))
+    run_pass(program, strategy, describe);
+  return program;
+}
+
 void run_pass(Program& program, const StrategyOnAxis& strategy, const DescribeOp& describe) {
-  program = after_pass(program, strategy, describe);
+  const ProgramSnapshot snapshot(program, strategy.axis, index_of(program, strategy));
+  program = after_pass(program, snapshot, strategy, describe);
 }
 
 void add_layout(Program& program, const StrategyOnAxis& strategy) {

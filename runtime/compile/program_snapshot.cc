@@ -37,14 +37,14 @@ struct ProgramSnapshot::Arrays {
   int32_t data_rank = 0;
   tsr_op optimizer{};
   tsr_program_view view{};
-  ShownMemory shown;
+  ShownMemory shared, of_rank;  // what the view points to: equal for all ranks of one program, and the rest
 
   void add_parameters(const Model& model);
   void add_values(const Model& model, const Mesh& mesh);
   void add_segments(const Model& model);
-  void add_mesh(const Program& program);
   void add_program(const Program& program);
-  void remember();
+  void remember_shared();
+  void set_rank(const Program& program);
 };
 
 void ProgramSnapshot::Arrays::add_parameters(const Model& model) {
@@ -95,20 +95,9 @@ void ProgramSnapshot::Arrays::add_segments(const Model& model) {
   }
 }
 
-void ProgramSnapshot::Arrays::add_mesh(const Program& program) {
-  for (size_t i = 0; i < program.mesh->axes().size(); ++i) {
-    const Axis& axis = program.mesh->axes()[i];
-    axes.push_back({str(axis.name), axis.num_ranks, program.coordinates[i], axis.splits, 0});
-  }
-  data_rank = program.mesh->data_rank(program.coordinates);
+void ProgramSnapshot::Arrays::add_program(const Program& program) {
   for (const StrategyOnAxis& s : program.strategies)
     strategies.push_back({str(s.name), s.axis, s.interface->role});
-  for (const LayoutEntry& s : program.layout)
-    layout.push_back({s.parameter, s.axis, s.roles, s.kind, s.dim, s.parts, s.blocks,
-                      static_cast<uint32_t>(s.coordinates.size()), s.coordinates.data(), s.padded_size, s.name, 0});
-}
-
-void ProgramSnapshot::Arrays::add_program(const Program& program) {
   for (const Buffer& b : program.buffers)
     buffers.push_back({b.id, b.num_elements, str(b.name), b.kind, b.memory, b.dtype,
                        b.persistent ? TSR_BUFFER_PERSISTENT : 0u, b.strategy, 0});
@@ -148,56 +137,77 @@ void ProgramSnapshot::Arrays::add_program(const Program& program) {
 }
 
 /// The arrays, and what their structs borrow from the host.
-void ProgramSnapshot::Arrays::remember() {
-  const auto add = [this](const auto& array) { shown.add(array.data(), array.size()); };
+void ProgramSnapshot::Arrays::remember_shared() {
+  const auto add = [this](const auto& array) { shared.add(array.data(), array.size()); };
   const auto add_names = [&](const auto& array) {
     add(array);
     for (const auto& named : array)
-      shown.add(named.name);
+      shared.add(named.name);
   };
-  add_names(axes);
   add_names(strategies);
   add_names(units);
   add_names(parameters);
   for (const tsr_parameter& p : parameters)
-    shown.add(p.dims, p.num_dims);
+    shared.add(p.dims, p.num_dims);
   add_names(values);
   for (const tsr_value& v : values)
-    shown.add(v.dims, v.num_dims);
+    shared.add(v.dims, v.num_dims);
   add(placements);
   add(rules);
   for (const tsr_segment_rule& r : rules)
-    shown.add(r.contractions, r.num_contractions);
+    shared.add(r.contractions, r.num_contractions);
   add(ops);
   add_names(segments);
   for (const tsr_segment& s : segments) {
-    shown.add(s.parameters, s.num_parameters);
-    shown.add(s.inputs, s.num_inputs);
-    shown.add(s.outputs, s.num_outputs);
+    shared.add(s.parameters, s.num_parameters);
+    shared.add(s.inputs, s.num_inputs);
+    shared.add(s.outputs, s.num_outputs);
   }
-  add(layout);
-  for (const tsr_layout_entry& e : layout)
-    shown.add(e.coordinates, e.num_coordinates);
   add_names(buffers);
   add_names(homes);
   for (const tsr_home& h : homes) {
-    shown.add(h.pieces, h.num_pieces);
-    shown.add(h.roles, h.num_roles);
+    shared.add(h.pieces, h.num_pieces);
+    shared.add(h.roles, h.num_roles);
   }
   add_names(streams);
   add(groups);
   for (const tsr_group& g : groups)
-    shown.add(g.coordinates, g.num_coordinates);
+    shared.add(g.coordinates, g.num_coordinates);
   add(actions);
   for (const tsr_action& a : actions) {
-    shown.add(a.bindings, a.num_bindings);
-    shown.add(a.counts, a.num_counts);
-    shown.add(a.peers, a.num_peers);
+    shared.add(a.bindings, a.num_bindings);
+    shared.add(a.counts, a.num_counts);
+    shared.add(a.peers, a.num_peers);
   }
-  shown.add(&data_rank, 1);
-  shown.add(&optimizer, 1);
-  shown.add(&view, 1);
-  shown.remember();
+  shared.add(&optimizer, 1);
+  shared.remember();
+}
+
+/// What differs between the ranks of one program.
+void ProgramSnapshot::Arrays::set_rank(const Program& program) {
+  axes.clear();
+  for (size_t i = 0; i < program.mesh->axes().size(); ++i) {
+    const Axis& axis = program.mesh->axes()[i];
+    axes.push_back({str(axis.name), axis.num_ranks, program.coordinates[i], axis.splits, 0});
+  }
+  data_rank = program.mesh->data_rank(program.coordinates);
+  layout.clear();
+  for (const LayoutEntry& s : program.layout)
+    layout.push_back({s.parameter, s.axis, s.roles, s.kind, s.dim, s.parts, s.blocks,
+                      static_cast<uint32_t>(s.coordinates.size()), s.coordinates.data(), s.padded_size, s.name, 0});
+  view.variant = program.variant;
+  view.axes = axes.data(), view.num_axes = axes.size();
+  view.layout = layout.data(), view.num_layout_entries = layout.size();
+  of_rank = {};
+  of_rank.add(axes.data(), axes.size());
+  for (const tsr_axis& axis : axes)
+    of_rank.add(axis.name);
+  of_rank.add(layout.data(), layout.size());
+  for (const tsr_layout_entry& entry : layout)
+    of_rank.add(entry.coordinates, entry.num_coordinates);
+  of_rank.add(&data_rank, 1);
+  of_rank.add(&view, 1);
+  of_rank.remember();
 }
 
 ProgramSnapshot::ProgramSnapshot(const Program& program, int axis, int strategy) : arrays_(std::make_unique<Arrays>()) {
@@ -205,7 +215,6 @@ ProgramSnapshot::ProgramSnapshot(const Program& program, int axis, int strategy)
   a.add_parameters(*program.model);
   a.add_values(*program.model, *program.mesh);
   a.add_segments(*program.model);
-  a.add_mesh(program);
   a.add_program(program);
   a.optimizer = optimizer_op(program);
   tsr_program_view& v = a.view;
@@ -217,23 +226,23 @@ ProgramSnapshot::ProgramSnapshot(const Program& program, int axis, int strategy)
        program.step_config.dtype,
        program.step_config.reduce_dtype,
        axis,
-       a.axes.data(),
+       nullptr,
        a.units.data(),
        a.parameters.data(),
        a.values.data(),
        a.segments.data(),
-       a.layout.data(),
+       nullptr,
        a.buffers.data(),
        a.homes.data(),
        a.streams.data(),
        a.groups.data(),
        a.actions.data(),
-       a.axes.size(),
+       0,
        a.units.size(),
        a.parameters.size(),
        a.values.size(),
        a.segments.size(),
-       a.layout.size(),
+       0,
        a.buffers.size(),
        a.homes.size(),
        a.streams.size(),
@@ -250,7 +259,12 @@ ProgramSnapshot::ProgramSnapshot(const Program& program, int axis, int strategy)
        &a.data_rank,
        1,
        &a.optimizer};
-  a.remember();
+  a.remember_shared();
+  a.set_rank(program);
+}
+
+void ProgramSnapshot::show_rank_of(const Program& program) {
+  arrays_->set_rank(program);
 }
 
 ProgramSnapshot::~ProgramSnapshot() = default;
@@ -258,7 +272,8 @@ const tsr_program_view& ProgramSnapshot::view() const {
   return arrays_->view;
 }
 void ProgramSnapshot::check_unchanged(const void* function) const {
-  arrays_->shown.check_unchanged(function);
+  arrays_->shared.check_unchanged(function);
+  arrays_->of_rank.check_unchanged(function);
 }
 
 }  // namespace tessera::host

@@ -18,6 +18,9 @@ class ProgramSnapshot {
   ~ProgramSnapshot();
   ProgramSnapshot(const ProgramSnapshot&) = delete;
   ProgramSnapshot& operator=(const ProgramSnapshot&) = delete;
+  /// Shows the same program, equal in all but coordinates, layout and variant, for the rank that it is of now. Saves
+  /// the cost of another snapshot: model, buffers and actions are read once.
+  void show_rank_of(const Program& program);
   const tsr_program_view& view() const;
   /// Throws FAILED_PRECONDITION if what the view points to has changed since it was made, naming the plugin's function,
   /// which must have done that.

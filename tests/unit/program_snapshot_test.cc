@@ -87,6 +87,39 @@ TEST(Snapshot, APassKnowsItselfAndWhoseTokensItHas) {
   EXPECT_EQ(of_policy.view().strategy, -1);
 }
 
+// One snapshot shows a program to its ranks one after another as a snapshot of each would.
+TEST(Snapshot, ShowsAnotherRankOfTheSameProgram) {
+  const Model model = make_gpt2({.num_layers = 1, .num_heads = 2, .embed = 8, .vocab = 16, .positions = 4, .ffn = 8},
+                                {.batch = 1, .seq = 4});
+  const Mesh mesh({{"dp", 3, TSR_SPLITS_BATCH}});
+  Program program;
+  program.model = &model;
+  program.mesh = &mesh;
+  program.coordinates = {0};
+  program.layout.resize(1);
+  ProgramSnapshot snapshot(program, 0);
+  program.coordinates = {2};
+  program.variant = 5;
+  program.layout.resize(2);
+  program.layout[1].coordinates = {1, 2};
+  snapshot.show_rank_of(program);
+  const tsr_program_view& view = snapshot.view();
+  ASSERT_EQ(view.num_axes, 1u);
+  EXPECT_EQ(view.axes[0].coordinate, 2);
+  EXPECT_EQ(view.data_ranks[0], 2);
+  EXPECT_EQ(view.variant, 5u);
+  ASSERT_EQ(view.num_layout_entries, 2u);
+  ASSERT_EQ(view.layout[1].num_coordinates, 2u);
+  EXPECT_EQ(view.layout[1].coordinates[1], 2);
+  EXPECT_EQ(view.num_parameters, model.parameters.size());
+  snapshot.check_unchanged(nullptr);
+  program.layout[1].coordinates[1] = 0;
+  EXPECT_THROW(snapshot.check_unchanged(nullptr), Error);
+  program.layout[1].coordinates[1] = 2;
+  const_cast<tsr_parameter*>(view.parameters)->unit = 7;
+  EXPECT_THROW(snapshot.check_unchanged(nullptr), Error);
+}
+
 // Sequence parallelism: a value in rows, and the same one whole.
 TEST(Snapshot, RowsArePlacementsOfTheSameValue) {
   const Model whole = make_gpt2({.num_layers = 1, .num_heads = 2, .embed = 8, .vocab = 16, .positions = 4, .ffn = 8},

@@ -34,6 +34,17 @@ TEST(Owners, BalancedGivesTheLargestToWhoHasLeast) {
   EXPECT_EQ(assign_owners(parameters({1, 9, 2, 7, 6, 5, 1}), 3, Partition::balanced), (Owners{0, 0, 1, 1, 2, 2, 1}));
 }
 
+// wte of 10, two blocks of 3 + 2 + 1: with four ranks the owner of wte has most in any case.
+TEST(Owners, BalancedKeepsUnitsTogetherWhereNoRankThenOwnsMore) {
+  std::vector<tsr_parameter> all = parameters({10, 3, 2, 1, 3, 2, 1});
+  for (size_t p = 1; p < all.size(); ++p)
+    all[p].unit = p < 4 ? 1 : 2;
+  EXPECT_EQ(assign_owners(all, 4, Partition::balanced), (Owners{0, 1, 1, 1, 2, 2, 2}));
+  EXPECT_EQ(assign_owners(all, 3, Partition::balanced), (Owners{0, 1, 1, 1, 2, 2, 2}));
+  // Of two ranks one would own 12 and one 10, where tensors give 11 and 11.
+  EXPECT_EQ(assign_owners(all, 2, Partition::balanced), (Owners{0, 1, 1, 0, 1, 1, 1}));
+}
+
 TEST(Owners, ContiguousCutsTheModelIntoRuns) {
   EXPECT_EQ(assign_owners(parameters({4, 4, 4, 4, 4, 4}), 3, Partition::contiguous), (Owners{0, 0, 1, 1, 2, 2}));
   // One tensor is more than a share: others' shares stay empty.
