@@ -1,0 +1,239 @@
+// One rank is walked for all with its program: what it gets must be right for each of them. And what replicas may do to
+// one another, and in which order gradients are summed and rounded.
+#include "model_rule.h"
+
+namespace tessera::testing {
+namespace {
+
+/// A buffer beside `range`, of so many elements.
+Binding staging_beside(Program& p, const Binding& range, uint64_t num_elements) {
+  Buffer buffer = p.buffer(range.buffer);
+  buffer.id = 0;
+  buffer.name = "test";
+  buffer.kind = TSR_BUFFER_STAGING;
+  buffer.persistent = false;
+  buffer.num_elements = num_elements;
+  return {p.add_buffer(buffer), 0, num_elements, 0, 0};
+}
+
+Action collective(Program& p, uint32_t kind, int axis, std::vector<Binding> bindings) {
+  Action action;
+  action.id = p.next_id++;
+  action.kind = kind;
+  action.stream = p.comm_stream(axis, "test");
+  action.group = p.group({axis, {}});
+  action.bindings = std::move(bindings);
+  return action;
+}
+Binding bound(Binding range, uint32_t slot, uint32_t mode) {
+  range.slot = slot;
+  range.mode = mode;
+  return range;
+}
+void insert_at(Program& p, size_t i, Action action) {
+  p.actions.insert(p.actions.begin() + static_cast<ptrdiff_t>(i), std::move(action));
+}
+Binding part_of(const Binding& range, uint64_t offset, uint64_t num_elements) {
+  return {range.buffer, range.offset + offset, num_elements, 0, 0};
+}
+
+/// Gathers the range over the first axis before action i. Returns what all ranks then have.
+Binding insert_gather(Program& p, size_t i, const Binding& range) {
+  const auto n = static_cast<uint64_t>(p.mesh->axes()[0].num_ranks);
+  const Binding all = staging_beside(p, range, range.num_elements * n);
+  insert_at(p, i,
+            collective(p, TSR_ACTION_ALL_GATHER, 0,
+                       {bound(range, kSource, TSR_MODE_READ), bound(all, kDestination, TSR_MODE_WRITE)}));
+  return all;
+}
+
+/// The first operand of an action is position 0 of a gather of it.
+void take_first_gathered(Program& p, uint32_t kind, std::string_view object) {
+  const size_t i = index_of(p, kind, object, 0);
+  const Binding own = binding_of(p.actions[i], kInput);
+  const Binding all = insert_gather(p, i, own);
+  Binding& operand = binding_of(p.actions[i + 1], kInput);
+  operand.buffer = all.buffer;
+  operand.offset = 0;
+}
+
+size_t index_of_scatter(const Program& p) {
+  const auto found = std::ranges::find_if(p.actions, [](const Action& action) {
+    return action.kind == TSR_ACTION_REDUCE_SCATTER && action.find(kSource)->num_elements > 10'000;  // of a block
+  });
+  return static_cast<size_t>(found - p.actions.begin());
+}
+
+/// The squares of a block are of other elements, of as many.
+void square(Program& p, const Binding& range) {
+  Binding& source = binding_of(action_of(p, TSR_ACTION_SUM_SQUARES, "h.1"), kSource);
+  source.buffer = range.buffer;
+  source.offset = range.offset;
+}
+
+/// Each rank squares what the rank at `position` has got of a sum that is scattered.
+void take_slice_of(Program& p, uint64_t position) {
+  const size_t i = index_of_scatter(p);
+  const Binding slice = *p.actions[i].find(kDestination);
+  square(p, part_of(insert_gather(p, i + 1, slice), position * slice.num_elements, slice.num_elements));
+}
+
+/// Beside its slice each rank gets the whole sum, of which it squares the first slice.
+void take_first_slice_of_sum(Program& p) {
+  const size_t i = index_of_scatter(p);
+  const Binding from = *p.actions[i].find(kSource);
+  const Binding copy = staging_beside(p, from, from.num_elements);
+  Action sum = collective(p, TSR_ACTION_ALL_REDUCE, 0, {bound(copy, kDestination, TSR_MODE_ADD)});
+  sum.reduce = TSR_REDUCE_SUM;
+  insert_at(p, i, std::move(sum));
+  insert_copy(p, i, from, copy);
+  square(p, copy);
+}
+
+/// What rank 0 keeps of a unit is put to all positions of a buffer that is then gathered in place.
+void gather_slices_of_the_first(Program& p) {
+  const auto gather = std::ranges::find(p.actions, uint32_t{TSR_ACTION_ALL_GATHER}, &Action::kind);
+  const auto i = static_cast<size_t>(gather - p.actions.begin());
+  const Binding slice = *gather->find(kSource), all = *gather->find(kDestination);
+  const Binding copy = staging_beside(p, slice, slice.num_elements);
+  p.actions[i].bindings = {bound(all, kDestination, TSR_MODE_ADD)};
+  const Action like = p.actions[i];
+  for (uint64_t begin = 0; begin < all.num_elements; begin += slice.num_elements)
+    insert_copy(p, i, copy, part_of(all, begin, slice.num_elements));
+  insert_broadcast(p, i, like, copy);
+  insert_copy(p, i, slice, copy);
+}
+
+/// Both tensor ranks get the first half of the rows.
+void scatter_first_rows_twice(Program& p) {
+  const auto scatter = std::ranges::find(p.actions, uint32_t{TSR_ACTION_REDUCE_SCATTER}, &Action::kind);
+  const auto i = static_cast<size_t>(scatter - p.actions.begin());
+  const Binding rows = *scatter->find(kSource);
+  const uint64_t half = rows.num_elements / 2;
+  const Binding copy = staging_beside(p, rows, rows.num_elements);
+  binding_of(p.actions[i], kSource).buffer = copy.buffer;
+  binding_of(p.actions[i], kSource).offset = 0;
+  insert_copy(p, i, part_of(rows, 0, half), part_of(copy, half, half));
+  insert_copy(p, i, part_of(rows, 0, half), part_of(copy, 0, half));
+}
+
+void round_before(Program& p, uint32_t kind, std::string_view home) {
+  const size_t i = index_of(p, kind, home);
+  Binding range = binding_of(p.actions[i], kSource);
+  const size_t num_before = p.actions.size();
+  insert_rounding(p, i, range);
+  binding_of(p.actions[i + p.actions.size() - num_before], kSource) = range;
+}
+
+/// The sums over the two axes change places.
+void sum_over_the_outer_axis_first(Program& p) {
+  const auto is_of = [&](const Action& action, std::string_view stream) {
+    return action.kind == TSR_ACTION_ALL_REDUCE && p.streams[action.stream].name == stream;
+  };
+  for (Action& first : p.actions)
+    if (is_of(first, "comm.dp.gradient"))
+      for (Action& second : p.actions)
+        if (is_of(second, "comm.x.gradient") && second.bindings.front().buffer == first.bindings.front().buffer &&
+            second.bindings.front().offset == first.bindings.front().offset && first.id < second.id) {
+          std::swap(first.group, second.group);
+          std::swap(first.stream, second.stream);
+          return;
+        }
+  ADD_FAILURE() << "no two sums of one range";
+}
+
+constexpr const char* kOfAll = "the same elements on all ranks with this program, which own different ones";
+
+const Fault kFaultsOfClasses[] = {
+    {"tokens_of_the_first_of_many", "ddp_of_twenty", kEveryClass,
+     [](Program& p) { take_first_gathered(p, TSR_ACTION_FORWARD, "wte"); },
+     "which holds nothing that the model names; the model needs tokens mb=0"},
+    {"value_of_the_first_of_many", "ddp_of_twenty", kEveryClass,
+     [](Program& p) { take_first_gathered(p, TSR_ACTION_FORWARD, "h.0.attention"); },
+     "which holds nothing that the model names; the model needs h.0.qkv mb=0"},
+    {"slice_of_the_first_of_many", "fsdp_of_twenty", kEveryClass, [](Program& p) { take_slice_of(p, 0); }, kOfAll},
+    {"slice_of_the_second_of_many", "fsdp_of_twenty", kEveryClass, [](Program& p) { take_slice_of(p, 1); }, kOfAll},
+    {"first_slice_of_the_whole_sum", "fsdp_of_twenty", kEveryClass, take_first_slice_of_sum, kOfAll},
+    {"values_that_the_first_of_many_keeps", "fsdp_of_twenty", kEveryClass, gather_slices_of_the_first,
+     "; the model needs "},
+    {"rows_of_the_first_tensor_rank", "rows_of_eighteen", kEveryClass, scatter_first_rows_twice,
+     "gives position 1 of the group other rows than its own, if position 0 gets its own"},
+    {"outer_axis_summed_first", "ddp_twice", kEveryClass, sum_over_the_outer_axis_first,
+     " over an axis before dp, which is further in"},
+    {"sum_rounded_afterwards", "ddp_in_bf16", 0,
+     [](Program& p) { round_before(p, TSR_ACTION_SUM_SQUARES, "wpe.weight"); },
+     "which was rounded to bf16 after it was summed; round what is summed, not the sum"},
+    {"sum_rounded_before_the_update", "ddp_in_bf16", 0,
+     [](Program& p) { round_before(p, TSR_ACTION_OPTIMIZER, "wpe.weight"); },
+     "which was rounded to bf16 after it was summed; round what is summed, not the sum"},
+    {"maximum_of_replicas", "local_sgd", kEveryClass,
+     [](Program& p) {
+       for (Action& action : p.actions)
+         if (action.reduce == TSR_REDUCE_AVG) action.reduce = TSR_REDUCE_MAX;
+     },
+     "which the layout lets diverge; average what diverges"},
+    {"one_replica_for_all", "local_sgd", kEveryClass,
+     [](Program& p) {
+       for (Action& action : p.actions)
+         if (action.reduce == TSR_REDUCE_AVG) action.kind = TSR_ACTION_BROADCAST, action.reduce = 0, action.peer = 0;
+     },
+     "holds nothing that the model names"},
+};
+INSTANTIATE_TEST_SUITE_P(Class, ModelRule, ::testing::ValuesIn(kFaultsOfClasses), name_of);
+
+TEST(Replicas, AreNotBroadcastByInit) {
+  const auto change = [](Program& p) {
+    insert_at(p, 0, collective(p, TSR_ACTION_BROADCAST, 0, {bound(whole(p, "home wpe"), kDestination, TSR_MODE_ADD)}));
+    p.actions.front().peer = 0;
+  };
+  EXPECT_NE(job("local_sgd").refusal_of_init(0, change).find("init leaves values as they are"), std::string::npos);
+}
+
+/// What is of one part over tp, and what is scaled, is not lost on its way over dp.
+class PartsOfTensors : public ::testing::Test {
+ protected:
+  /// After the forward that leaves each tensor rank with an addend of a value.
+  static size_t after_forward(const Program& p) { return index_of(p, TSR_ACTION_FORWARD, "h.0.proj") + 1; }
+  static Binding addend(Program& p) { return binding_of(p.actions[after_forward(p) - 1], kOutput); }
+  static Diagnostics findings(const Change& change) { return job("rows").findings(kEveryClass, change); }
+};
+
+TEST_F(PartsOfTensors, AreNotGathered) {
+  EXPECT_TRUE(has_diagnostic(findings([](Program& p) { insert_gather(p, after_forward(p), addend(p)); }),
+                             "which is an unreduced partial sum over tp: the others would take what is of a part"));
+}
+
+TEST_F(PartsOfTensors, DoNotChangePlacesWithWhatIsWhole) {
+  const auto transpose = [](Program& p) {
+    const size_t i = after_forward(p);
+    const Binding own = addend(p);
+    const uint64_t n = own.num_elements;
+    const Binding from = staging_beside(p, own, 2 * n), to = staging_beside(p, own, 2 * n);
+    insert_at(p, i,
+              collective(p, TSR_ACTION_ALL_TO_ALL, 0,
+                         {bound(from, kSource, TSR_MODE_READ), bound(to, kDestination, TSR_MODE_WRITE)}));
+    insert_copy(p, i, part_of(whole(p, "home h.0"), 0, n), part_of(from, n, n));
+    insert_copy(p, i, own, part_of(from, 0, n));
+  };
+  EXPECT_TRUE(has_diagnostic(findings(transpose), "what is of a part and what is whole would change places"));
+}
+
+TEST_F(PartsOfTensors, AreNotSentScaled) {
+  const auto send = [](Program& p) {
+    const size_t i = after_forward(p);
+    const Binding own = addend(p);
+    const int peer = 1 - p.coordinates[0];
+    Action exchange = collective(p, TSR_ACTION_EXCHANGE, 0,
+                                 {bound(own, kSource, TSR_MODE_READ),
+                                  bound(staging_beside(p, own, own.num_elements), kDestination, TSR_MODE_WRITE)});
+    exchange.peers = {peer, peer};
+    insert_at(p, i, std::move(exchange));
+    Action average = collective(p, TSR_ACTION_ALL_REDUCE, 1, {bound(own, kDestination, TSR_MODE_ADD)});
+    average.reduce = TSR_REDUCE_AVG;
+    insert_at(p, i, std::move(average));
+  };
+  EXPECT_TRUE(has_diagnostic(findings(send), "the others would take it for what it was before it was scaled"));
+}
+
+}  // namespace
+}  // namespace tessera::testing
