@@ -117,6 +117,52 @@ void scatter_first_rows_twice(Program& p) {
   insert_copy(p, i, part_of(rows, 0, half), part_of(copy, 0, half));
 }
 
+/// Both tensor ranks get the heads of the first.
+void take_first_heads(Program& p) {
+  const size_t i = index_of(p, TSR_ACTION_FORWARD, "h.0.proj", 0);
+  Binding& heads = binding_of(p.actions[i], kInput);
+  const Binding own = heads;
+  const uint64_t n = own.num_elements;
+  const Binding from = staging_beside(p, own, 2 * n), to = staging_beside(p, own, 2 * n);
+  heads.buffer = to.buffer;
+  heads.offset = 0;
+  insert_at(p, i,
+            collective(p, TSR_ACTION_ALL_TO_ALL, 1,
+                       {bound(from, kSource, TSR_MODE_READ), bound(to, kDestination, TSR_MODE_WRITE)}));
+  insert_copy(p, i, own, part_of(from, n, n));
+  insert_copy(p, i, own, part_of(from, 0, n));
+}
+
+/// A call makes the tokens of the first segment.
+void make_tokens(Program& p) {
+  const size_t i = index_of(p, TSR_ACTION_FORWARD, "wte", 0);
+  Binding& tokens = binding_of(p.actions[i], kInput);
+  const Binding own = tokens, made = staging_beside(p, own, own.num_elements);
+  tokens.buffer = made.buffer;
+  tokens.offset = 0;
+  insert_call(p, i, made);
+  insert_copy(p, i, own, made);
+}
+
+/// The rows that a stage has sent are gathered over the stages, and the next one goes on with those of the first.
+void gather_rows_over_stages(Program& p) {
+  const uint32_t kind = p.coordinates[0] == 0 ? TSR_ACTION_SEND : TSR_ACTION_RECV;
+  const auto message = std::ranges::find(p.actions, kind, &Action::kind);
+  const auto i = static_cast<size_t>(message - p.actions.begin());
+  const Binding rows = message->bindings.front();
+  const Binding all = staging_beside(p, rows, 2 * rows.num_elements);
+  insert_at(p, i + 1, collective(p, TSR_ACTION_ALL_GATHER, 0, {bound(all, kDestination, TSR_MODE_ADD)}));
+  for (const uint64_t position : {0, 1})
+    insert_copy(p, i + 1, rows, part_of(all, position * rows.num_elements, rows.num_elements));
+  for (size_t k = i + 4; k < p.actions.size() && p.coordinates[0] == 1; ++k)
+    for (Binding& binding : p.actions[k].bindings)
+      if (binding.buffer == rows.buffer && binding.offset == rows.offset && binding.mode == TSR_MODE_READ) {
+        binding.buffer = all.buffer;
+        binding.offset = 0;
+        return;
+      }
+}
+
 void round_before(Program& p, uint32_t kind, std::string_view home) {
   const size_t i = index_of(p, kind, home);
   Binding range = binding_of(p.actions[i], kSource);
@@ -158,6 +204,10 @@ const Fault kFaultsOfClasses[] = {
      "; the model needs "},
     {"rows_of_the_first_tensor_rank", "rows_of_eighteen", kEveryClass, scatter_first_rows_twice,
      "gives position 1 of the group other rows than its own, if position 0 gets its own"},
+    {"heads_of_the_first_tensor_rank", "tensor_of_eighteen", kEveryClass, take_first_heads,
+     "takes i0 (h.0.attended) = staging test[0:128], which holds nothing that the model names"},
+    {"tokens_of_a_call", "ddp", kEveryClass, make_tokens,
+     "which holds what a strategy made; the model needs tokens mb=0"},
     {"outer_axis_summed_first", "ddp_twice", kEveryClass, sum_over_the_outer_axis_first,
      " over an axis before dp, which is further in"},
     {"sum_rounded_afterwards", "ddp_in_bf16", 0,
@@ -180,6 +230,10 @@ const Fault kFaultsOfClasses[] = {
      "holds nothing that the model names"},
 };
 INSTANTIATE_TEST_SUITE_P(Class, ModelRule, ::testing::ValuesIn(kFaultsOfClasses), name_of);
+
+TEST(Rows, StayRowsOnAnotherAxis) {
+  EXPECT_TRUE(is_clean(job("stages_in_rows").findings(kEveryClass, gather_rows_over_stages)));
+}
 
 TEST(Replicas, AreNotBroadcastByInit) {
   const auto change = [](Program& p) {
