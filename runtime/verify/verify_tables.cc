@@ -4,8 +4,7 @@
 //     the gradient of home h.0 reaches beyond gradient h.0, which has 6656 elements
 //     the value of home a and the value of home b both have home h.0[32:64]; give each element to one home
 //
-// Everything that later code indexes without a check is checked here. Cost: linear in the tables, n log n in
-// the homes.
+// Everything that later code indexes without a check is checked here. Cost: linear in the tables, n log n in the homes.
 
 #include <algorithm>
 #include <iterator>
