@@ -198,7 +198,7 @@ TEST(ModelRulePlacement, OfAPartialSumThatIsBroadcastOverAnotherAxis) {
   };
   EXPECT_TRUE(
       has_diagnostic(job("rows").findings(kEveryClass, broadcast),
-                     "which is an unreduced partial sum over dp: the other ranks would take what is of a part"));
+                     "which is an unreduced partial sum over dp: the others would take what is of a part"));
 }
 
 }  // namespace

@@ -459,7 +459,7 @@ TEST_F(EqualParameters, AddendsAreNotSent) {
   on(0, TSR_ACTION_SEND, {read(gradient_)}).peer = 1;
   EXPECT_TRUE(has_diagnostic(verify_placement(p_),
                              "send gradient takes src0 = gradient gradient, which is an unreduced partial sum over "
-                             "dp: the receiver would take what is of a part for the whole"));
+                             "dp: the others would take what is of a part for the whole"));
 }
 
 TEST_F(EqualParameters, OffloadCarriesMeaning) {

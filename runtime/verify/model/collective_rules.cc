@@ -14,10 +14,12 @@
 #include "verify/model/collective_rules.h"
 
 #include <algorithm>
+#include <bit>
 #include <optional>
 
 #include "base/concat.h"
 #include "verify/model/slice_rules.h"
+#include "verify/model/taken.h"
 
 namespace tessera::host {
 namespace {
@@ -40,14 +42,6 @@ struct Member {
   tsr_dtype dtype() const { return walk->program().buffer(given().buffer).dtype; }
   void report(const std::string& what) const { walk->report(index, what); }
 };
-
-/// Whether the two differ on an axis that splits tensors.
-bool have_other_parts(const Mesh& mesh, int a, int b) {
-  const Coordinates at_a = mesh.coordinates(a), at_b = mesh.coordinates(b);
-  for (size_t axis = 0; axis < at_a.size(); ++axis)
-    if (mesh.axes()[axis].splits == TSR_SPLITS_TENSORS && at_a[axis] != at_b[axis]) return true;
-  return false;
-}
 
 class Collective {
  public:
@@ -81,22 +75,47 @@ class Collective {
 
   /// A range that a member takes from `rank`, as that one has it.
   ContentParts taken_of(const Member& member, int rank, const Binding& range) const {
-    return taken(ranks_.mesh, member.rank(), rank, ranks_.homes(rank).resolve(walked_for(rank).walk->read(range)));
+    ContentParts parts = ranks_.homes(rank).resolve(walked_for(rank).walk->read(range));
+    forget_own_slices(parts);
+    parts = taken(ranks_.mesh, member.rank(), rank, std::move(parts));
+    return is_of_others() ? of_all_tokens(std::move(parts)) : parts;
   }
 
   ContentParts alone(const Member& member, int from, ContentParts parts) const {
-    return taken_alone(ranks_.mesh, member.walk->program(), member.rank(), from, std::move(parts));
+    parts = taken(ranks_.mesh, member.rank(), from, std::move(parts));
+    return taken_alone(member.walk->program(), other_axes(member, from), std::move(parts));
   }
 
-  /// The same for a member that has it in the same place afterwards. What both keep there alike stays named by its
+  /// The axes on which a rank has other coordinates than a member, or than one of those that the member is walked for:
+  /// what comes from the member itself is another rank's for these.
+  uint32_t other_axes(const Member& member, int from) const {
+    return differing_axes(ranks_.mesh, member.rank(), from) | (stands_for_others() ? axes_of_group(member) : 0);
+  }
+
+  /// The same for a member that has it in the same place afterwards. What all keep there alike stays named by its
   /// place: then it is right for the other ranks that the member is walked for, too.
   ContentParts taken_in_place(const Member& member, int rank, const Binding& range) const {
     ContentParts held = walked_for(rank).walk->read(range);
     if (any_is_kept(held)) {
       ContentParts given = ranks_.homes(rank).resolve(held);
-      if (ranks_.homes(member.rank()).resolve(held) != given) held = std::move(given);
+      if (ranks_.homes(member.rank()).resolve(held) != given || has_others_slices(member, given))
+        held = std::move(given);
     }
     return taken(ranks_.mesh, member.rank(), rank, std::move(held));
+  }
+
+  /// Whether ranks of the group that the member is walked for keep other elements in these places.
+  bool has_others_slices(const Member& member, const ContentParts& states) const {
+    if (!stands_for_others()) return false;
+    const uint32_t axes = axes_of_group(member);
+    return std::ranges::any_of(states, [&](const ContentPart& part) {
+      return part.content.is_sliced() && (member.walk->sliced_over(part.content.index, part.content.role) & axes);
+    });
+  }
+
+  static uint32_t axes_of_group(const Member& member) {
+    const int axis = member.group().axis;
+    return axis == TSR_WORLD_AXIS ? ~0u : 1u << axis;
   }
 
   static bool any_is_kept(const ContentParts& parts) {
@@ -118,12 +137,13 @@ class Collective {
     return ranks_.mesh.rank(root);
   }
 
-  /// Whether members are walked for others with other tokens, whose programs are equal: all of these receive what one
-  /// of them has.
+  /// Whether members are walked for others of the group, whose programs are equal.
+  bool stands_for_others() const {
+    return members_.size() < static_cast<size_t>(ranks_.mesh.num_members(members_.front().group()));
+  }
+  /// The same where these have other tokens: all of them receive what one of them has.
   bool is_of_others() const {
-    const Group& group = members_.front().group();
-    return axes_of_tokens(ranks_.mesh, group.axis) != 0 &&
-           members_.size() < static_cast<size_t>(ranks_.mesh.num_members(group));
+    return stands_for_others() && axes_of_tokens(ranks_.mesh, members_.front().group().axis) != 0;
   }
 
   /// Without what is of one rank's tokens.
@@ -140,9 +160,17 @@ class Collective {
       root_ = root;
       sent_ = walked_for(root).walk->read(walked_for(root).given());
       is_kept_ = any_is_kept(sent_);
+      forget_own_slices(sent_);
+    }
+    const bool replaces = (axes_of_group(member) & axes_that_diverge(member.walk->program())) != 0;
+    if (is_kept_ && replaces && member.walk->program().purpose == TSR_PURPOSE_INIT) {
+      member.report(concat("gives all ranks what rank ", root,
+                           " has, and the layout lets it diverge: init leaves "
+                           "values as they are, since a resumed run has filled in each rank's own"));
+      return taken_in_place(member, member.rank(), member.given());
     }
     ContentParts parts;
-    if (is_kept_ && have_other_parts(ranks_.mesh, member.rank(), root))
+    if (is_kept_ && has_other_states(member.walk->program(), other_axes(member, root)))
       parts = alone(member, root, ranks_.homes(root).resolve(sent_));
     else
       parts = is_kept_ ? taken_in_place(member, root, walked_for(root).given()) : alone(member, root, sent_);
@@ -157,7 +185,8 @@ class Collective {
         return broadcast(member);
       case TSR_ACTION_ALL_TO_ALL:
         check_slices(member, [&](size_t i) { return exchanged(member, ranks_with(member), i); });
-        return exchanged(member, ranks_with(member), static_cast<size_t>(member.operands().position));
+        return own_slice(member,
+                         exchanged(member, ranks_with(member), static_cast<size_t>(member.operands().position)));
       case TSR_ACTION_REDUCE_SCATTER:
         return scattered(member);
       default:
@@ -167,6 +196,7 @@ class Collective {
 
   ContentParts gathered(const Member& member, const Binding& destination, const std::vector<int>& ranks) const {
     const auto offsets = slice_offsets(member.action(), destination.num_elements, static_cast<int>(ranks.size()));
+    const bool joins_rows = axis_splits(member) == TSR_SPLITS_TENSORS && is_whole(member.group());
     ContentParts all;
     for (size_t i = 0; i < ranks.size(); ++i) {
       const Member& giver = walked_for(ranks[i]);
@@ -178,7 +208,7 @@ class Collective {
       ContentParts parts = taken_of(member, ranks[i], slice);
       const ContentParts others = alone(member, ranks[i], parts);
       for (size_t k = 0; k < parts.size(); ++k)
-        if (Content& content = parts[k].content; content.is_rows) {
+        if (Content& content = parts[k].content; content.is_rows && joins_rows) {
           content.is_rows = false;
           content.shift += rows_before(member, content, static_cast<int>(i));
         } else {
@@ -215,13 +245,20 @@ class Collective {
                            " gets its own: in a job of so many ranks slices are in the order of the coordinates"));
   }
 
+  /// What check_slices() has found to be each rank's own.
+  ContentParts own_slice(const Member& member, ContentParts parts) const {
+    for (ContentPart& part : parts)
+      if (part.content.is_sliced()) part.content.own |= axes_of_group(member);
+    return parts;
+  }
+
   ContentParts scattered(const Member& member) {
     const CollectiveOperands form = member.operands();
     const uint64_t whole = form.given()->num_elements;
     const auto offsets = slice_offsets(member.action(), whole, form.num_ranks);
     const auto position = static_cast<size_t>(form.position);
     const ContentParts sum = summed(member);
-    ContentParts own = slice(sum, offsets[position], offsets[position + 1]);
+    ContentParts own = own_slice(member, slice(sum, offsets[position], offsets[position + 1]));
     check_slices(member, [&](size_t i) { return slice(sum, offsets[i], offsets[i + 1]); });
     if (form.in_place) {  // the other slices are left as scratch
       ContentParts result{{0, offsets[position], {}}};
@@ -229,14 +266,25 @@ class Collective {
       append(result, {offsets[position + 1], whole - offsets[position + 1], {}});
       return result;
     }
-    const bool splits_tensors = axis_splits(member) == TSR_SPLITS_TENSORS;
-    for (ContentPart& part : own)
-      if (splits_tensors &&
-          (part.content.kind == ContentKind::value || part.content.kind == ContentKind::value_gradient)) {
-        part.content.is_rows = true;
-        part.content.shift -= rows_before(member, part.content, form.position);
+    if (axis_splits(member) != TSR_SPLITS_TENSORS) return own;
+    own = in_rows(member, own, form.position);
+    for (int i = 0; i < form.num_ranks && stands_for_others(); ++i)
+      if (in_rows(member, slice(sum, offsets[static_cast<size_t>(i)], offsets[static_cast<size_t>(i) + 1]), i) != own) {
+        member.report(concat("gives position ", i, " of the group other rows than its own, if position ", form.position,
+                             " gets its own"));
+        break;
       }
     return own;
+  }
+
+  /// A slice of values as the rows of the member at that position.
+  static ContentParts in_rows(const Member& member, ContentParts parts, int position) {
+    for (ContentPart& part : parts)
+      if (part.content.kind == ContentKind::value || part.content.kind == ContentKind::value_gradient) {
+        part.content.is_rows = true;
+        part.content.shift -= rows_before(member, part.content, position);
+      }
+    return parts;
   }
 
   uint32_t axis_splits(const Member& member) const {
@@ -313,6 +361,9 @@ class Collective {
       if (is_whole_on_each_rank(part.content.kind) && member.action().reduce != TSR_REDUCE_SUM)
         member.report(concat("reduces ", member.walk->text(part.content), " by something other than a sum"));
       check_average(member, part.content);
+      if (member.walk->diverges() && part.content.is_state() && is_extremum(member.action().reduce))
+        member.report(concat("takes the minimum or maximum of ", member.walk->text(part.content),
+                             ", which the layout lets diverge; average what diverges"));
     }
     return sum;
   }
@@ -327,6 +378,8 @@ class Collective {
       member.report(concat("averages ", member.walk->text(content), " over ", num_ranks,
                            " ranks, which rounds; sum gradients, and average only parameters that diverge"));
   }
+
+  static bool is_extremum(uint32_t reduce) { return reduce == TSR_REDUCE_MIN || reduce == TSR_REDUCE_MAX; }
 
   static bool is_mean(const Member& member, const Content& content) {
     return member.action().reduce == TSR_REDUCE_AVG && member.walk->diverges() && content.is_state();
@@ -359,7 +412,19 @@ class Collective {
                            "; gradients are summed in ", dtype_name(TSR_F32), " or the job's --reduce-dtype"));
     if (content.summed & over)
       member.report(concat("sums ", member.walk->text(content), " over the same tokens twice"));
+    if (content.kind == ContentKind::gradient) check_order(member, content, over);
     content.summed |= over;
+    content.is_sum_rounded = false;
+  }
+
+  /// A sum over several axes has the same bits under all strategies if the innermost axis is summed over first.
+  void check_order(const Member& member, const Content& content, uint32_t over) const {
+    const uint32_t wanted = member.walk->needs().gradient(content.index).summed;
+    const uint32_t inner = over == 0 ? 0 : ~(over | (over - 1));  // bits above the lowest
+    if (const uint32_t missing = inner & wanted & ~(content.summed | over))
+      member.report(concat("sums ", member.walk->text(content), " over an axis before ",
+                           ranks_.mesh.axes()[static_cast<size_t>(std::countr_zero(missing))].name,
+                           ", which is further in; gradients are summed over the last axis of the mesh first"));
   }
 
   /// Values are made whole over axes that split tensors, by the reduction that the model names.
@@ -415,49 +480,6 @@ class Collective {
 };
 
 }  // namespace
-
-ContentParts taken(const Mesh& mesh, int rank, int from, ContentParts parts) {
-  const auto is_of_tokens = [](const ContentPart& part) { return part.content.is_of_tokens(); };
-  if (rank == from || std::ranges::none_of(parts, is_of_tokens)) return parts;
-  if (mesh.data_rank(mesh.coordinates(rank)) == mesh.data_rank(mesh.coordinates(from))) return parts;
-  for (ContentPart& part : parts)
-    if (is_of_tokens(part)) part.content = {};
-  return parts;
-}
-
-ContentParts taken_alone(const Mesh& mesh, const Program& program, int rank, int from, ContentParts parts) {
-  parts = taken(mesh, rank, from, std::move(parts));
-  const Coordinates here = mesh.coordinates(rank), there = mesh.coordinates(from);
-  const auto differs_on = [&](int axis) { return here[static_cast<size_t>(axis)] != there[static_cast<size_t>(axis)]; };
-  const bool is_other_part = have_other_parts(mesh, rank, from);
-  const bool is_other_replica = std::ranges::any_of(program.layout, [&](const LayoutEntry& entry) {
-    return entry.kind == TSR_LAYOUT_DIVERGENT && differs_on(entry.axis);
-  });
-  if (!is_other_part && !is_other_replica) return parts;
-  const Model& model = *program.model;
-  const auto is_part = [&](const Content& content) {
-    const auto index = static_cast<size_t>(content.index);
-    switch (content.kind) {
-      case ContentKind::value:
-      case ContentKind::value_gradient:
-        return content.is_rows || std::ranges::any_of(model.values[index].splits,
-                                                      [&](const ValueSplit& split) { return differs_on(split.axis); });
-      case ContentKind::state:
-      case ContentKind::gradient:
-        return model.parameters[index].part.has_value();
-      default:
-        return content.kind == ContentKind::saved || content.kind == ContentKind::context;
-    }
-  };
-  const auto is_of_replica = [](const Content& content) {
-    return content.kind == ContentKind::gradient || content.kind == ContentKind::squares ||
-           content.kind == ContentKind::scalar;
-  };
-  for (ContentPart& part : parts)
-    if ((is_other_part && is_part(part.content)) || (is_other_replica && is_of_replica(part.content)))
-      part.content = {};
-  return parts;
-}
 
 void apply_collective(WalkedRanks& ranks, const std::vector<ActionRef>& members) {
   Collective(ranks, members).apply();

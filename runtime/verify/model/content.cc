@@ -28,6 +28,7 @@ void Content::round_to(tsr_dtype dtype) {
   constexpr uint32_t kFullBits = 32;
   if (!has_places() || TSR_DTYPE_BITS(dtype) >= kFullBits) return;
   rounded = rounded == 0 || rounded == dtype ? dtype : kSeveralDtypes;
+  if (summed != 0) is_sum_rounded = true;
 }
 
 void Content::scale_by(double by) {
@@ -62,7 +63,10 @@ void append_at(ContentParts& parts, uint64_t at, const ContentParts& more) {
 
 void accept_rounding(ContentParts& parts, tsr_dtype dtype) {
   for (ContentPart& part : parts)
-    if (part.content.rounded == dtype) part.content.rounded = 0;
+    if (part.content.rounded == dtype) {
+      part.content.rounded = 0;
+      part.content.is_sum_rounded = false;
+    }
 }
 
 uint32_t AddendSets::id_of(Set set) {

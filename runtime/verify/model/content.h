@@ -34,9 +34,11 @@ enum class ContentKind : uint8_t {
 /// Contents are the same when all fields are. The element at position x of a range is `x + shift`.
 struct Content {
   ContentKind kind = ContentKind::unknown;
-  uint8_t version = 0;   ///< of states and scalars: 1 after the step's update
-  bool is_rows = false;  ///< this rank's rows of a value that others have whole
-  uint32_t role = 0;     ///< TSR_HOME_*, of states
+  uint8_t version = 0;          ///< of states and scalars: 1 after the step's update
+  bool is_rows = false;         ///< this rank's rows of a value that others have whole
+  bool is_sum_rounded = false;  ///< `rounded` since it was last summed over ranks
+  uint32_t role = 0;            ///< TSR_HOME_*, of states
+  uint32_t own = 0;  ///< of slices: the axes, as bits, over which each rank that is walked as one has its own there
   int index = -1, part = -1, micro_batch = -1;
   uint32_t addends = 0;  ///< a set of AddendSets
   uint32_t summed =
@@ -55,6 +57,8 @@ struct Content {
   }
   /// Of a parameter, named by itself or by its place.
   bool is_state() const { return kind == ContentKind::state || kind == ContentKind::kept; }
+  /// Of elements of a parameter, so of a slice where parameters are sliced.
+  bool is_sliced() const { return kind == ContentKind::gradient || kind == ContentKind::state; }
   /// It is stored in another dtype.
   void round_to(tsr_dtype dtype);
   /// Multiplies its factor; what comes to 1 but for rounding, as an average of n does by n, is 1.

@@ -12,6 +12,7 @@
 #include <algorithm>
 
 #include "base/concat.h"
+#include "verify/model/taken.h"
 
 namespace tessera::host {
 namespace {
@@ -24,10 +25,11 @@ constexpr std::pair<std::string_view, uint32_t> kScalars[] = {{kClipResult, TSR_
 }  // namespace
 
 RankWalk::RankWalk(const Program& program, int rank, const HomeTable& homes, const KeptContents& entry,
-                   WalkContext& context)
+                   uint32_t walked_axes, WalkContext& context)
     : program_(program),
       rank_(rank),
       homes_(homes),
+      walked_axes_(walked_axes),
       context_(context),
       needs_(program, context.sets),
       contents_(program) {
@@ -147,12 +149,21 @@ bool RankWalk::take(const Binding& binding, const ContentParts& wanted, tsr_dtyp
   ContentParts held = homes_.resolve(contents_.read(binding));
   accept_rounding(held, program_.buffer(binding.buffer).dtype);
   accept_rounding(held, rounded);
-  const bool is_scalar = TSR_SLOT_ROLE(binding.slot) == TSR_ROLE_SCALAR;  // what the host computes
-  const std::string difference = first_difference(held, wanted, !is_scalar);
+  forget_own_slices(held);
+  const std::string difference = first_difference(held, wanted, may_be_made(binding, wanted));
   if (difference.empty()) return true;
   report(concat("takes ", slot_text(program_, *action_, binding.slot), " = ", range_text(program_, binding), ", which ",
                 difference));
   return false;
+}
+
+/// Not what the host computes, nor the tokens that it fills in.
+bool RankWalk::may_be_made(const Binding& binding, const ContentParts& wanted) const {
+  if (TSR_SLOT_ROLE(binding.slot) == TSR_ROLE_SCALAR) return false;
+  return std::ranges::none_of(wanted, [&](const ContentPart& part) {
+    return part.content.kind == ContentKind::value &&
+           program_.model->values[static_cast<size_t>(part.content.index)].kind == TSR_VALUE_INPUT;
+  });
 }
 
 bool RankWalk::take(const Binding& binding, const Content& wanted, tsr_dtype rounded) {
@@ -202,10 +213,12 @@ ContentParts RankWalk::wanted_of_kept(const ContentParts& entry) const {
 }
 
 void RankWalk::check_kept(const Buffer& buffer, ContentParts wanted) {
-  ContentParts held = homes_.resolve(contents_.read({buffer.id, 0, buffer.num_elements, 0, 0}));
+  const ContentParts left = contents_.read({buffer.id, 0, buffer.num_elements, 0, 0});
+  ContentParts held = homes_.resolve(left);
   accept_rounding(held, buffer.dtype);
   accept_rounding(wanted, buffer.dtype);
-  std::string difference;
+  forget_own_slices(held);
+  std::string difference = fault_of_slice(left);
   for (const ContentPart& part : wanted)
     if (difference.empty()) {
       // Only what trains may be what a call has made, and that in a step.

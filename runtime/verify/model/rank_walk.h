@@ -35,7 +35,9 @@ using PhaseKey = std::tuple<int, int, SegmentPhase>;  // segment, micro-batch
 class RankWalk {
  public:
   /// `entry` is what init left; empty when this is init. Borrows all.
-  RankWalk(const Program& program, int rank, const HomeTable& homes, const KeptContents& entry, WalkContext& context);
+  /// `walked_axes`: those, as bits, on which ranks that this one is walked for have other coordinates.
+  RankWalk(const Program& program, int rank, const HomeTable& homes, const KeptContents& entry, uint32_t walked_axes,
+           WalkContext& context);
 
   const Program& program() const { return program_; }
   const ModelNeeds& needs() const { return needs_; }
@@ -57,6 +59,8 @@ class RankWalk {
   }
   /// Whether the layout has parameters that differ by rank.
   bool diverges() const { return diverges_; }
+  /// The axes, as bits, on which the ranks that this one is walked for have other slices of a parameter.
+  uint32_t sliced_over(int parameter, uint32_t role) const;
   /// The squares of all homes of this rank, each once.
   Content all_squares() const;
 
@@ -77,6 +81,7 @@ class RankWalk {
   /// What was rounded to the operand's own dtype is taken, or to `rounded`.
   bool take(const Binding& binding, const ContentParts& wanted, tsr_dtype rounded = 0);
   bool take(const Binding& binding, const Content& wanted, tsr_dtype rounded = 0);
+  bool may_be_made(const Binding& binding, const ContentParts& wanted) const;
   std::string first_difference(const ContentParts& held, const ContentParts& wanted, bool may_be_made = true) const;
   std::string difference(const Content& seen, const Content& needed) const;
   void add(const Binding& binding, Content sum, uint32_t addend);
@@ -95,6 +100,8 @@ class RankWalk {
   void optimizer();
   void take_state(const Binding& binding, const std::vector<HomeRun>& runs, uint32_t role);
   void take_gradient(const Binding& binding, const std::vector<HomeRun>& runs);
+  bool is_summed_last(const Binding& range);
+  std::string fault_of_slice(const ContentParts& held) const;
   void update(const Binding& binding, const std::vector<HomeRun>& runs, const HomeRole& own);
   Content scalar(int index, int version) const;
   void take_scalar(uint32_t index, int version);
@@ -113,6 +120,7 @@ class RankWalk {
   const Program& program_;
   const int rank_;
   const HomeTable& homes_;
+  const uint32_t walked_axes_;
   WalkContext& context_;
   const ModelNeeds needs_;
   ContentMap contents_;

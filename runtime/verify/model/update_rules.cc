@@ -59,13 +59,55 @@ Content RankWalk::all_squares() const {
   return content;
 }
 
+uint32_t RankWalk::sliced_over(int parameter, uint32_t role) const {
+  uint32_t axes = 0;
+  for (size_t axis = 0; axis < program_.mesh->axes().size(); ++axis) {
+    if ((walked_axes_ >> axis & 1u) == 0) continue;
+    const LayoutEntry* entry = entry_on(program_, parameter, static_cast<int>(axis), role);
+    const bool is_part = entry && entry->dim >= 0 && program_.mesh->axes()[axis].splits == TSR_SPLITS_TENSORS;
+    if (entry && entry->kind == TSR_LAYOUT_SPLIT && !is_part) axes |= 1u << axis;
+  }
+  return axes;
+}
+
+/// What is right for a slice of this rank is right for the slices of those that it is walked for only where each of
+/// them has got its own. Empty: it is, or no slice is there.
+std::string RankWalk::fault_of_slice(const ContentParts& held) const {
+  if (walked_axes_ == 0) return "";
+  for (const ContentPart& part : held) {
+    const Content& content = part.content;
+    if (!content.is_sliced()) continue;
+    const uint32_t role = content.kind == ContentKind::gradient ? TSR_HOME_GRADIENT : content.role;
+    if (sliced_over(content.index, role) & ~content.own)
+      return concat("holds ", text(content),
+                    ", the same elements on all ranks with this program, which own different ones: only what a "
+                    "reduce_scatter or all_to_all leaves, each rank its own, is known to fit all of them");
+  }
+  return "";
+}
+
+/// A sum is rounded to --reduce-dtype before or as it is made: afterwards, one replica might do so alone.
+bool RankWalk::is_summed_last(const Binding& range) {
+  for (const ContentPart& part : contents_.read(range))
+    if (part.content.kind == ContentKind::gradient && part.content.is_sum_rounded) {
+      report(concat("takes ", range_text(program_, range), ", which was rounded to ", dtype_name(part.content.rounded),
+                    " after it was summed; round what is summed, not the sum"));
+      return false;
+    }
+  return true;
+}
+
 /// It may have been summed in --reduce-dtype.
 void RankWalk::take_gradient(const Binding& binding, const std::vector<HomeRun>& runs) {
-  for (const HomeRun& run : runs)
-    if (!take(part_of(binding, run.offset, run.num_elements),
-              needs_.gradient(run.parameter).moved_by(static_cast<int64_t>(run.element)),
+  for (const HomeRun& run : runs) {
+    const Binding range = part_of(binding, run.offset, run.num_elements);
+    if (!is_summed_last(range)) return;
+    if (!take(range, needs_.gradient(run.parameter).moved_by(static_cast<int64_t>(run.element)),
               program_.step_config.reduce_dtype))
       return;
+    if (const std::string fault = fault_of_slice(contents_.read(range)); !fault.empty())
+      return report(concat("takes ", range_text(program_, range), ", which ", fault));
+  }
 }
 
 void RankWalk::sum_squares() {
@@ -93,8 +135,10 @@ void RankWalk::take_state(const Binding& binding, const std::vector<HomeRun>& ru
     Content state{ContentKind::state};
     state.role = role;
     state.index = run.parameter;
-    if (!take(part_of(binding, run.offset, run.num_elements), state.moved_by(static_cast<int64_t>(run.element))))
-      return;
+    const Binding range = part_of(binding, run.offset, run.num_elements);
+    if (!take(range, state.moved_by(static_cast<int64_t>(run.element)))) return;
+    if (const std::string fault = fault_of_slice(contents_.read(range)); !fault.empty())
+      return report(concat("takes ", range_text(program_, range), ", which ", fault));
   }
 }
 

@@ -15,6 +15,7 @@
 
 #include "base/concat.h"
 #include "verify/model/collective_rules.h"
+#include "verify/model/taken.h"
 #include "verify/model/verify_homes.h"
 
 namespace tessera::host {
@@ -119,7 +120,7 @@ class JointWalk {
     for (const Message& message : messages)
       if (message.is_receive)
         if (const int peer = peer_of(walk, action, message); const auto t = take(in, peer, true))
-          walk.write(*message.binding, taken_alone(ranks_.mesh, walk.program(), walk.rank(), peer, *sent_[*t]));
+          walk.write(*message.binding, received(walk, peer, *sent_[*t]));
     return true;
   }
 
@@ -136,7 +137,15 @@ class JointWalk {
   }
 
   void send(RankWalk& walk, std::optional<size_t> transfer, const Binding& binding) {
-    if (transfer) sent_[*transfer] = ranks_.homes(walk.rank()).resolve(walk.read(binding));
+    if (!transfer) return;
+    ContentParts parts = ranks_.homes(walk.rank()).resolve(walk.read(binding));
+    forget_own_slices(parts);
+    sent_[*transfer] = std::move(parts);
+  }
+
+  ContentParts received(const RankWalk& walk, int from, const ContentParts& sent) const {
+    const uint32_t axes = differing_axes(ranks_.mesh, walk.rank(), from);
+    return taken_alone(walk.program(), axes, taken(ranks_.mesh, walk.rank(), from, sent));
   }
 
   WalkedRanks ranks_;
@@ -289,7 +298,10 @@ Diagnostics ModelVerifier::check(const ProgramOf& program, const RankClasses& wa
     if (of_rank->coordinates != mesh_.coordinates(rank))
       of_rank = &own_programs.emplace(rank, own_program(*of_rank, rank, homes(rank))).first->second;
     const HomeTable& table = tables.emplace(rank, HomeTable(*of_rank, context_.buffers)).first->second;
-    walks.try_emplace(rank, *of_rank, rank, table, kept_[rank], context_);
+    uint32_t walked_axes = 0;
+    for (const int member : members)
+      walked_axes |= differing_axes(mesh_, rank, member);
+    walks.try_emplace(rank, *of_rank, rank, table, kept_[rank], walked_axes, context_);
   }
   if (walks.begin()->second.program().purpose == TSR_PURPOSE_INIT) check_homes(program, diagnostics);
   WalkedRanks ranks{mesh_, walked, walks, table_of, context_.sets};

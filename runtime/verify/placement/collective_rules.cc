@@ -22,6 +22,13 @@
 
 namespace tessera::host {
 
+namespace {
+
+constexpr std::string_view kTakenForWhole = "the others would take what is of a part for the whole";
+constexpr std::string_view kTakenUnscaled = "the others would take it for what it was before it was scaled";
+
+}  // namespace
+
 void PlacementRules::collective() {
   if (action_->kind == TSR_ACTION_BARRIER) return;
   for (const Binding& binding : action_->bindings)
@@ -243,16 +250,26 @@ void PlacementRules::carry(const CollectiveOperands& form) {
            "the minimum or maximum of partial sums is not that of the sum");
   else if (action_->reduce)
     expect(*form.given(), ~(bit(PlacementKind::extremum) | kCodes), "the sum of maxima of parts is not that of maxima");
-  else if (action_->kind == TSR_ACTION_BROADCAST && form.position == action_->peer)  // what others get is unknown there
-    expect(*form.given(), ~kOfParts, "the other ranks would take what is of a part for the whole");
+  else if (action_->kind == TSR_ACTION_BROADCAST && form.position == action_->peer) {  // what others get is unknown
+    expect(*form.given(), ~kOfParts, kTakenForWhole);
+    expect_unscaled(*form.given(), kTakenUnscaled);
+  }
   if (action_->kind == TSR_ACTION_ALL_GATHER) return carry_gather(form);
   if (form.in_place || !form.destination) return;
   if (!form.source) return placements_.write(*form.destination, {PlacementKind::received});
   const PlacementParts parts = placements_.read(*form.source);
-  if (action_->kind == TSR_ACTION_ALL_TO_ALL) return placements_.write(*form.destination, common_placement(parts));
+  if (action_->kind == TSR_ACTION_ALL_TO_ALL) return carry_transpose(form);
   if (action_->kind != TSR_ACTION_REDUCE_SCATTER) return placements_.write(*form.destination, parts);
   const auto offsets = slice_offsets(*action_, form.source->num_elements, form.num_ranks);
   placements_.write(*form.destination, slice(parts, offsets[form.position], offsets[form.position + 1]));
+}
+
+// Slices of all parts of the operand come from the other ranks, in an order that is not looked at here.
+void PlacementRules::carry_transpose(const CollectiveOperands& form) {
+  expect_one_factor(*form.source);
+  if (common_placement(placements_.read(*form.source)).kind == PlacementKind::received)
+    expect(*form.source, ~kOfParts, "what is of a part and what is whole would change places");
+  placements_.write(*form.destination, common_placement(placements_.read(*form.source)));
 }
 
 // Only the placement of the own slice is known. On an axis that splits the batch the other slices have the same one. On
@@ -263,6 +280,10 @@ void PlacementRules::carry_gather(const CollectiveOperands& form) {
   Binding own = *form.destination;
   own.offset += offsets[form.position];
   own.num_elements = offsets[form.position + 1] - offsets[form.position];
+  // In place the buffer is the same on all ranks: what is at their positions they may give.
+  const Binding given = form.in_place ? *form.destination : *form.source;
+  if (splits_ == TSR_SPLITS_TENSORS) expect(given, ~kOfParts, kTakenForWhole);
+  if (splits_ != TSR_SPLITS_BATCH) expect_unscaled(given, kTakenUnscaled);
   const PlacementParts parts = placements_.read(form.in_place ? own : *form.source);
   Placement others{splits_ == TSR_SPLITS_LAYERS ? PlacementKind::unknown : PlacementKind::received};
   if (splits_ == TSR_SPLITS_BATCH) others = common_placement(parts);
@@ -277,7 +298,8 @@ void PlacementRules::messages() {
     const uint32_t kind = program_.buffer(staged_.of(*message.binding).buffer).kind;
     const bool is_value = kind == TSR_BUFFER_ACTIVATION || kind == TSR_BUFFER_SAVED;
     if (!message.is_receive) {
-      expect(*message.binding, ~kOfParts, "the receiver would take what is of a part for the whole");
+      expect(*message.binding, ~kOfParts, kTakenForWhole);
+      expect_unscaled(*message.binding, kTakenUnscaled);
       continue;
     }
     const PlacementKind value = is_batch ? PlacementKind::varying : PlacementKind::replicated;

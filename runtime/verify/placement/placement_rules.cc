@@ -50,24 +50,24 @@ std::string PlacementRules::text(const Binding& binding, const Placement& placem
          placement_text(placement, axis_name_);
 }
 
-bool PlacementRules::expect(const Binding& binding, uint32_t allowed, const std::string& why) {
+bool PlacementRules::expect(const Binding& binding, uint32_t allowed, std::string_view why) {
   for (const PlacementPart& part : placements_.read(binding)) {
     if (part.placement.is_neutral() || (allowed & bit(part.placement.kind))) continue;
     const bool is_code = part.placement.is_code();
     report("takes " + text(binding, part.placement) + ": " +
            (is_code ? "only a call of " + program_.strategies.at(part.placement.code.strategy).name +
                           " with reduce and group makes the sum of it"
-                    : why));
+                    : std::string(why)));
     placements_.write(binding, Placement{});
     return false;
   }
   return true;
 }
 
-void PlacementRules::expect_unscaled(const Binding& binding, const std::string& why) {
+void PlacementRules::expect_unscaled(const Binding& binding, std::string_view why) {
   for (const PlacementPart& part : placements_.read(binding)) {
     if (part.placement.is_neutral() || !part.placement.is_scaled()) continue;
-    report("takes " + text(binding, part.placement) + ": " + why);
+    report("takes " + text(binding, part.placement) + ": " + std::string(why));
     return placements_.write(binding, Placement{});
   }
 }

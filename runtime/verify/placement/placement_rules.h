@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "passes/host_staging.h"
 #include "program/collective_operands.h"
@@ -43,8 +44,8 @@ class PlacementRules {
   std::string text(const Binding& binding, const Placement& placement) const;
   /// One diagnostic unless the whole range fits `allowed`; the range is then unknown, so that each fault is reported
   /// once.
-  bool expect(const Binding& binding, uint32_t allowed, const std::string& why);
-  void expect_unscaled(const Binding& binding, const std::string& why);
+  bool expect(const Binding& binding, uint32_t allowed, std::string_view why);
+  void expect_unscaled(const Binding& binding, std::string_view why);
   /// A *write* sets, an *add* sums; a sum without a placement is a diagnostic.
   void put(const Binding& binding, const Placement& placement);
   void put(const Binding& binding, const PlacementParts& parts);
@@ -73,6 +74,7 @@ class PlacementRules {
   void transpose_on_axis(const CollectiveOperands& form);
   void carry(const CollectiveOperands& form);
   void carry_gather(const CollectiveOperands& form);
+  void carry_transpose(const CollectiveOperands& form);
   void messages();
 
   // Elementwise and step.

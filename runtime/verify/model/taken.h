@@ -1,0 +1,30 @@
+// What a rank has of contents that another rank gives it, in a collective or a message.
+#pragma once
+
+#include "program/program.h"
+#include "verify/model/content.h"
+
+namespace tessera::host {
+
+/// The axes on which two ranks have other coordinates, as bits.
+uint32_t differing_axes(const Mesh& mesh, int a, int b);
+
+/// Those, as bits, over which the layout lets parameters diverge.
+uint32_t axes_that_diverge(const Program& program);
+
+/// Whether ranks that differ on these axes have other states of one parameter: other parts of it, or another replica of
+/// one that diverges.
+bool has_other_states(const Program& program, uint32_t axes);
+
+/// What `rank` has of `parts`, which `from` gives it: nothing of what is of its own tokens.
+ContentParts taken(const Mesh& mesh, int rank, int from, ContentParts parts);
+
+/// What a rank has of what ranks with other coordinates on `axes` give it, and what is not joined with the parts of
+/// other ranks: nothing of their parts of what tensors are split into, nor of what is another replica's of what
+/// diverges. `program` is of the rank. taken() says the same of tokens.
+ContentParts taken_alone(const Program& program, uint32_t axes, ContentParts parts);
+
+/// What leaves a rank is no longer each rank's own slice.
+void forget_own_slices(ContentParts& parts);
+
+}  // namespace tessera::host
