@@ -55,7 +55,7 @@ JobPrograms compile_job(const CompileInput& input);
 /// thread; `describe` of the device is called from others too]
 Diagnostics verify_job(const CompileInput& input, const JobPrograms& job);
 /// Checks that ranks that another one is compiled for have the homes, in all their programs, that are taken for theirs.
-/// Of a job with few ranks: it lowers the programs of each. In a run each rank checks its own.
+/// It lowers the programs of each, unless they are large together. In a run each rank checks its own.
 Diagnostics verify_represented(const CompileInput& input, const JobPrograms& job);
 
 }  // namespace tessera::host

@@ -9,7 +9,7 @@
 //     the others      verify_represented  rank 1: its step program has other homes than the init program, ...
 //
 // Invariant: a program whose ranks do not fit one another is not held against the model: it cannot be walked. Cost: a
-// walk of one rank of each class, or of all ranks of a small job; for 1,024 ranks 0.05 s under ddp, 1.2 s under fsdp
+// walk of one rank of each class, or of all ranks of a small job; for 1,024 ranks 0.5 s under ddp, 1.2 s under fsdp
 // (docs/performance.md).
 
 #include <algorithm>
@@ -36,6 +36,9 @@ namespace {
 /// walked, unless an offload policy has cut their homes; beyond, one of each class. A fault that is found then is
 /// checked again by fault_of(), with every rank's own program.
 constexpr int kMaxRanksWalked = 16;
+
+/// Of all ranks together: they are lowered in half a second.
+constexpr size_t kMaxActionsLowered = 100'000;
 
 /// What is found about one program of all ranks before it is held against the model, and what that needs.
 struct Matching {
@@ -111,9 +114,12 @@ Diagnostics verify_job(const CompileInput& input, const JobPrograms& job) {
 }
 
 Diagnostics verify_represented(const CompileInput& input, const JobPrograms& job) {
-  DiagnosticList diagnostics;
+  size_t num_actions = 0;
+  for (const Program* program : job.of(0).all())
+    num_actions += program->actions.size();
   const int num_ranks = input.mesh.num_ranks();
-  if (num_ranks > kMaxRanksWalked) return {};
+  if (num_actions * static_cast<size_t>(num_ranks) > kMaxActionsLowered) return {};
+  DiagnosticList diagnostics;
   Lowering lowering(input);
   for (int rank = 0; rank < num_ranks; ++rank) {
     const int representative = job.classes.representative(rank);
