@@ -8,6 +8,7 @@
 //     recompute       needs the schedule: it looks for the first backward of each block
 //     split compute   tensor: sums after split contractions, in recomputed segments too
 //     split storage   fsdp and zero3, then ddp: gathers and reductions around all compute inserted so far
+//     verify_pieces   each program has the homes of init
 //     finalize        sums of loss and norm, completion of shared gradients, first adds
 //     offload         each policy says what leaves device memory in a step, and the host moves it
 //     zero_pads       pads that something reads and nothing writes, those of moved buffers too
@@ -46,6 +47,7 @@
 #include "passes/workspaces.h"
 #include "passes/zero_pads.h"
 #include "tessera/error.hpp"
+#include "verify/verify_common.h"
 #include "verify/verify_rank.h"
 
 namespace tessera::host {
@@ -98,10 +100,16 @@ void finish_program(Program& program, const CompileInput& input, std::vector<Res
 }
 
 RankPrograms compile_checked(const CompileInput& input, LoweredPrograms lowered, Progress& progress) {
+  for (const Program* program : lowered.all()) {
+    DiagnosticList diagnostics;
+    verify_pieces(*program, lowered.init, diagnostics);
+    refuse(*program, diagnostics.take());
+  }
   HomesFingerprint homes = fingerprint_of_homes(lowered.init);
+  std::string places = fingerprint_of_places(lowered.all());
   RankPrograms result{
       std::move(lowered.model), std::move(lowered.init), std::move(lowered.steps), std::move(lowered.eval), {},
-      std::move(homes)};
+      std::move(homes),         std::move(places)};
   std::vector<RestingBuffer> resting;
   for (Program& step : result.steps)
     finish_program(step, input, resting);

@@ -1,10 +1,11 @@
 // Compiles model, mesh and strategies to the programs of a rank (the pipeline is in compile.cc). Pure: any process can
-// compile any rank's programs. verify_job is implemented in verify_job.cc.
+// compile any rank's programs. verify_job and verify_represented are implemented in verify_job.cc.
 #pragma once
 
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "compile/compile_input.h"
@@ -23,6 +24,7 @@ struct RankPrograms {
   std::optional<Program> eval;
   std::vector<MemoryPlan> memory;  ///< in the order of all()
   HomesFingerprint homes;          ///< after the strategies' passes
+  std::string places;              ///< of the homes of all programs (fingerprint_of_places), then
 
   std::vector<const Program*> all() const;
   /// The first after init: a step, or eval where there are none.
@@ -52,5 +54,8 @@ JobPrograms compile_job(const CompileInput& input);
 /// Checks the ranks against one another, as verify_ranks does, and each program against the model. [the caller's
 /// thread; `describe` of the device is called from others too]
 Diagnostics verify_job(const CompileInput& input, const JobPrograms& job);
+/// Checks that ranks that another one is compiled for have the homes, in all their programs, that are taken for theirs.
+/// It lowers the programs of each, unless they are large together. In a run each rank checks its own.
+Diagnostics verify_represented(const CompileInput& input, const JobPrograms& job);
 
 }  // namespace tessera::host

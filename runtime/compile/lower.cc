@@ -205,12 +205,18 @@ LoweredPrograms Lowering::lower(const Coordinates& coordinates) {
   return result;
 }
 
+std::vector<const Program*> LoweredPrograms::all() const {
+  std::vector<const Program*> result{&init};
+  for (const Program& step : steps)
+    result.push_back(&step);
+  if (eval) result.push_back(&*eval);
+  return result;
+}
+
 std::string digest_of(const LoweredPrograms& programs) {
   ProgramHash hash;
-  hash.add(programs.init);
-  for (const Program& step : programs.steps)
-    hash.add(step);
-  if (programs.eval) hash.add(*programs.eval);
+  for (const Program* program : programs.all())
+    hash.add(*program);
   return hash.hex();
 }
 

@@ -18,6 +18,8 @@ struct LoweredPrograms {
   Program init;
   std::vector<Program> steps;
   std::optional<Program> eval;
+
+  std::vector<const Program*> all() const;
 };
 
 /// Lowers the ranks of one job; borrows its input. Ranks with the same part of the model share it and its base

@@ -14,6 +14,8 @@
 #include "compile/pass_runner.h"
 
 #include <algorithm>
+#include <bit>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -212,6 +214,20 @@ void check_entry(const tsr_layout_entry& entry, const StrategyOnAxis& strategy, 
                                        "that splits tensors");
 }
 
+/// Refuses a second entry for a role of a parameter: what rules see of one entry is then all there is. `roles`: those
+/// that entries have so far, by parameter.
+void check_roles(const tsr_layout_entry& entry, const Program& program, std::map<int, uint32_t>& roles) {
+  if (entry.parameter == kNamedDim) return;
+  uint32_t& known = roles[entry.parameter];
+  if (const uint32_t twice = known & entry.roles)
+    throw Error(
+        TSR_E_INVALID_ARGUMENT,
+        concat("two layout entries are for the ", home_role_name(static_cast<uint32_t>(std::countr_zero(twice))),
+               " of ", program.model->parameters[static_cast<size_t>(entry.parameter)].name, " on axis ",
+               program.mesh->axes()[static_cast<size_t>(entry.axis)].name, "; give each role one entry"));
+  known |= entry.roles;
+}
+
 /// `snapshot` shows the program.
 Program after_pass(const Program& program, const ProgramSnapshot& snapshot, const StrategyOnAxis& strategy,
                    const DescribeOp& describe) {
@@ -264,7 +280,8 @@ void add_layout(Program& program, const StrategyOnAxis& strategy) {
     const StrategyOnAxis& strategy;
     const Program& program;
     Layout layout;
-  } sink{strategy, program, {}};
+    std::map<int, uint32_t> roles;
+  } sink{strategy, program, {}, {}};
   tsr_layout_sink table{};
   table.struct_size = sizeof table;
   table.add_entry = [](void* ctx, const tsr_layout_entry* s, tsr_error* err) noexcept {
@@ -272,6 +289,7 @@ void add_layout(Program& program, const StrategyOnAxis& strategy) {
       Sink& to = borrowed<Sink>(ctx, "add_entry");
       checked_entry(s);
       check_entry(*s, to.strategy, to.program);
+      check_roles(*s, to.program, to.roles);
       to.layout.push_back({s->parameter,
                            s->axis,
                            s->roles,

@@ -6,9 +6,10 @@
 //                     match_ranks         collectives and messages that do not match
 //                     verify_order        ranks that wait for one another in a cycle
 //     the model       ModelVerifier       segment wte mb=1: nothing runs its backward for its parameters, which ...
+//     the others      verify_represented  rank 1: its step program has other homes than the init program, ...
 //
 // Invariant: a program whose ranks do not fit one another is not held against the model: it cannot be walked. Cost: a
-// walk of one rank of each class, or of all ranks of a small job; for 1,024 ranks 0.05 s under ddp, 1.2 s under fsdp
+// walk of one rank of each class, or of all ranks of a small job; for 1,024 ranks 0.5 s under ddp, 1.2 s under fsdp
 // (docs/performance.md).
 
 #include <algorithm>
@@ -22,6 +23,7 @@
 #include "base/progress.h"
 #include "compile/compile.h"
 #include "compile/compile_homes.h"
+#include "compile/lower.h"
 #include "verify/collective_matching.h"
 #include "verify/model/verify_described.h"
 #include "verify/model/verify_model.h"
@@ -34,6 +36,9 @@ namespace {
 /// walked, unless an offload policy has cut their homes; beyond, one of each class. A fault that is found then is
 /// checked again by fault_of(), with every rank's own program.
 constexpr int kMaxRanksWalked = 16;
+
+/// Of all ranks together: they are lowered in half a second.
+constexpr size_t kMaxActionsLowered = 100'000;
 
 /// What is found about one program of all ranks before it is held against the model, and what that needs.
 struct Matching {
@@ -106,6 +111,29 @@ Diagnostics verify_job(const CompileInput& input, const JobPrograms& job) {
       diagnostics.insert(diagnostics.end(), more.begin(), more.end());
   }
   return diagnostics;
+}
+
+Diagnostics verify_represented(const CompileInput& input, const JobPrograms& job) {
+  size_t num_actions = 0;
+  for (const Program* program : job.of(0).all())
+    num_actions += program->actions.size();
+  const int num_ranks = input.mesh.num_ranks();
+  if (num_actions * static_cast<size_t>(num_ranks) > kMaxActionsLowered) return {};
+  DiagnosticList diagnostics;
+  Lowering lowering(input);
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    const int representative = job.classes.representative(rank);
+    if (representative == rank) continue;
+    const LoweredPrograms own = lowering.lower(input.mesh.coordinates(rank));
+    for (const Program* program : own.all())
+      verify_pieces(*program, own.init, diagnostics);
+    if (fingerprint_of_places(own.all()) != job.of(rank).places)
+      diagnostics.add(concat("rank ", rank,
+                             " has its homes (their roles, buffers or lengths) in other places than rank ",
+                             representative, ", whose programs are to be its own; a strategy whose program depends on ",
+                             "its coordinate declares it (depends_on_coordinate)"));
+  }
+  return diagnostics.take();
 }
 
 }  // namespace tessera::host

@@ -25,6 +25,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/concat.h"
 #include "memory/first_fit.h"
 #include "memory/live_ranges.h"
 #include "passes/dependencies.h"
@@ -42,13 +43,24 @@ using Waits = std::vector<std::pair<uint32_t, uint32_t>>;
 // simulated step of 0.44 instead of 0.49 s.
 constexpr double kLimits[] = {1.0, 0.6, 0.3, 0.1};
 
+// Of one memory, for what persists and again for what does not: with it, sums of bytes stay far below 2^64.
+constexpr uint64_t kMaxBytes = uint64_t{1} << 60;
+
+void refuse_beyond_limit(const Program& program, const char* which, uint32_t memory, uint64_t num_bytes) {
+  if (num_bytes > kMaxBytes)
+    throw Error(TSR_E_INVALID_ARGUMENT,
+                concat("the ", which, " buffers in ", memory_name(memory), " memory under ",
+                       strategies_text(*program.mesh, program.strategies), " have more than ", kMaxBytes,
+                       " bytes together, which is the limit; add fewer or smaller ones"));
+}
+
 // The persistent buffers of all programs, one after another in order of appearance.
 class PersistentPart {
  public:
   PersistentPart(std::span<Program* const> programs, uint64_t guard_bytes) {
     for (size_t i = 0; i < programs.size(); ++i)
       for (const Buffer& buffer : programs[i]->buffers)
-        if (buffer.persistent) add(buffer, i, guard_bytes);
+        if (buffer.persistent) add(*programs[i], buffer, i, guard_bytes);
   }
 
   uint64_t address(const Buffer& buffer) const { return places_.at(identity_of(buffer)).address; }
@@ -68,12 +80,13 @@ class PersistentPart {
   /// By which a buffer is the same in several programs: two strategies may each have a "state".
   static Identity identity_of(const Buffer& buffer) { return {buffer.kind, buffer.strategy, buffer.name}; }
 
-  void add(const Buffer& buffer, size_t program, uint64_t guard_bytes) {
+  void add(const Program& of, const Buffer& buffer, size_t program, uint64_t guard_bytes) {
     MemoryUse& use = use_[buffer.memory];
     const auto [found, is_new] =
         places_.try_emplace(identity_of(buffer), Place{&buffer, program, use.persistent_bytes});
     if (is_new) {
       use.persistent_bytes += footprint_bytes(buffer, guard_bytes);
+      refuse_beyond_limit(of, "persistent", buffer.memory, use.persistent_bytes);
       use.arena_bytes = use.persistent_bytes;
       use.peak_bytes_by_kind[buffer.kind] += footprint_bytes(buffer, 0);
       return;
@@ -154,6 +167,9 @@ void plan_transient(const Program& program, const VectorClocks& clocks, uint32_t
                     uint64_t guard_bytes, MemoryPlan& plan, Waits& waits) {
   const std::vector<LiveRange> live_ranges = live_ranges_in(program, memory);
   if (live_ranges.empty()) return;
+  uint64_t num_bytes = 0;
+  for (const LiveRange& live_range : live_ranges)
+    refuse_beyond_limit(program, "transient", memory, num_bytes += footprint_bytes(*live_range.buffer, guard_bytes));
   MemoryUse& use = plan.use[memory];
   describe_peak(program, live_ranges, use);
   const Addresses addresses = place({program, clocks, live_ranges, use.persistent_bytes, guard_bytes}, budget);

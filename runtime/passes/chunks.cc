@@ -9,18 +9,20 @@
 //     compute   optimizer home=h.0/0  ...  a %7+0:8192 dst     r %61+0:8192 src     a %8+0:8192 st:m     ...
 //     compute   optimizer home=h.0/1  ...  a %7+8192:5120 dst  r %61+8192:5120 src  a %8+8192:5120 st:m  ...
 //
-// Homes are joined while the distance to the next one is the same in all roles; what is between them is padding, which
-// no piece names and so no update touches. A home whose update uses anything but the home's own ranges stays whole.
-// What is joined and cut does not depend on pieces: a slice that is all padding has its updates too, or the program of
-// its rank would not be that of the others. Cuts are at multiples of 4,096 bytes of the state's buffer, which is what
-// direct I/O wants. Squares are summed where the last of the old actions was, when all gradients are complete; updates
-// begin where the first one was. Cost: linear in homes, pieces and actions.
+// Homes are joined while the distance to the next one is the same in all roles and no other home begins between them,
+// such as one that stays whole; so what is between them is padding, which no piece names and so no update touches. A
+// home whose update uses anything but the home's own ranges stays whole. What is joined and cut does not depend on
+// pieces: a slice that is all padding has its updates too, or the program of its rank would not be that of the others.
+// Cuts are at multiples of 4,096 bytes of the state's buffer, which is what direct I/O wants. Squares are summed where
+// the last of the old actions was, when all gradients are complete; updates begin where the first one was. Cost: linear
+// in homes, pieces and actions, but for a sort of the homes.
 
 #include "passes/chunks.h"
 
 #include <algorithm>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,6 +51,25 @@ uint64_t distance(const Home& home, const Home& next) {
   return result;
 }
 
+/// Where homes begin: buffer and offset of every role.
+using Starts = std::set<std::pair<uint64_t, uint64_t>>;
+
+Starts starts_of(std::span<const Home> homes) {
+  Starts starts;
+  for (const Home& home : homes)
+    for (const auto& [number, role] : home.roles)
+      if (role.buffer) starts.emplace(role.buffer, role.offset);
+  return starts;
+}
+
+/// Whether no other home begins between two, of which `next` comes after `home` in the same buffers.
+bool are_neighbors(const Home& home, const Home& next, const Starts& starts) {
+  return std::ranges::all_of(home.roles, [&](const auto& entry) {
+    const HomeRole &a = entry.second, &b = next.roles[entry.first];
+    return a.buffer == 0 || *starts.upper_bound({a.buffer, a.offset}) == std::pair(b.buffer, b.offset);
+  });
+}
+
 /// Homes that are side by side, as one.
 struct Span {
   Home whole;
@@ -70,11 +91,12 @@ void append(Span& span, const Home& home) {
 }
 
 std::vector<Span> join(const Program& program, const std::set<uint64_t>& updated) {
+  const Starts starts = starts_of(program.homes);
   std::vector<Span> spans;
   const Home* last = nullptr;
   for (const Home& home : program.homes) {
     if (!updated.contains(home.id)) continue;
-    if (last && distance(*last, home)) {
+    if (last && distance(*last, home) && are_neighbors(*last, home, starts)) {
       append(spans.back(), home);
     } else {
       spans.push_back({home, {home.id}});

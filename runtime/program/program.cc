@@ -169,7 +169,8 @@ std::string_view dtype_name(tsr_dtype dtype) {
   return tessera::dtype_name(dtype);
 }
 
-// Entries are applied in order: a later one of the same axis replaces an earlier one for its roles.
+// A strategy gives a role one entry (check_roles in compile/pass_runner.cc); where a role has several the last one
+// counts.
 const LayoutEntry* entry_on(const Program& program, int parameter, int axis, uint32_t role) {
   const LayoutEntry* last = nullptr;
   for (const LayoutEntry& split : program.layout)

@@ -3,7 +3,8 @@
 //
 //     rank 0     compiles one rank of each class, its own among them, verifies the job, sets
 //                  programs/sha256/<rank>   the hash that this rank must have
-//                  programs/homes/<rank>    that of its homes, which differ within a class, and programs/layout/<rank>
+//                  programs/homes/<rank>    that of its homes, which differ within a class, and of where they are in
+//                                           all programs; and programs/layout/<rank>
 //                  programs/text/<hash>     the text, once for each class
 //                  programs/verdict         "" or why the job is refused; set last, when the others are complete
 //     rank r     compiles its own programs meanwhile and compares the hash; only if it differs, fetches the text
@@ -100,12 +101,13 @@ std::string get_from_rank_0(KeyValueStore& store, std::string_view key, const st
   }
 }
 
-/// What each rank must own; ranks of one class own different parts.
-void publish_homes(const CompileInput& input, KeyValueStore& store) {
+/// What each rank must own, by its init program, and where: ranks of one class own different parts in equal places.
+/// That their other programs have the pieces of init each rank checks by itself (verify_pieces).
+void publish_homes(const CompileInput& input, const JobPrograms& programs, KeyValueStore& store) {
   HomesCompiler compiler(input);
   for (int rank = 0; rank < input.mesh.num_ranks(); ++rank) {
     const HomesFingerprint planned = fingerprint_of_homes(compiler.compile(input.mesh.coordinates(rank)).init);
-    store.set(homes_key(rank), planned.homes);
+    store.set(homes_key(rank), planned.homes + programs.of(rank).places);
     store.set(layout_key(rank), planned.layout);
   }
 }
@@ -125,7 +127,7 @@ RankPrograms publish_programs(const Job& job, const CompileInput& input, KeyValu
     for (const int rank : members)
       store.set(hash_key(rank), hash);
   }
-  publish_homes(input, store);
+  publish_homes(input, programs, store);
   store.set(kVerdict, "");
   on_planned(programs);
   return std::move(programs.by_representative.at(programs.classes.representative(0)));
@@ -219,7 +221,7 @@ RankPrograms check_program_consistency(const Job& job, const CompileInput& input
            first_difference(planned, published(text_key(hash))));
   if (own.homes.layout != published(layout_key(info.rank)))
     refuse("declares another layout than rank 0 did for it: ", suspects(input));
-  if (own.homes.homes != published(homes_key(info.rank)))
+  if (own.homes.homes + own.places != published(homes_key(info.rank)))
     refuse("has other homes (their pieces, roles or buffers) than rank 0 planned for it: ", suspects(input));
   return own;
 }

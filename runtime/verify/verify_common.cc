@@ -70,7 +70,7 @@ class CommonChecker {
   /// In the same order: the model check knows homes by their number. Policies cut the homes of some programs.
   void check_pieces(const Program& init) {
     if (!std::ranges::equal(program_.homes, init.homes, has_same_pieces))
-      report("has other homes than the init program, or has them in another order");
+      report("has other homes than the init program, or has them in another order; give all programs the same");
   }
 
   void check_places(const Program& step) {
@@ -165,6 +165,10 @@ class CommonChecker {
 };
 
 }  // namespace
+
+void verify_pieces(const Program& program, const Program& init, DiagnosticList& diagnostics) {
+  CommonChecker(program, diagnostics).check_pieces(init);
+}
 
 void verify_common(const Program& program, const Program& init, const Program& step, const Program& first,
                    const StepConfig& config, bool has_policies, DiagnosticList& diagnostics) {

@@ -12,4 +12,8 @@ namespace tessera::host {
 void verify_common(const Program& program, const Program& init, const Program& step, const Program& first,
                    const StepConfig& config, bool has_policies, DiagnosticList& diagnostics);
 
+/// All programs of a rank have the homes of its `init`, piece by piece and in the same order. Part of verify_common,
+/// which sees one rank of each class; each rank checks its own, before policies cut the homes of some programs.
+void verify_pieces(const Program& program, const Program& init, DiagnosticList& diagnostics);
+
 }  // namespace tessera::host

@@ -2,11 +2,14 @@
 //
 //     the m of home h.0 has 6656 elements, the home 13312
 //     the gradient of home h.0 reaches beyond gradient h.0, which has 6656 elements
+//     the value of home a and the value of home b both have home h.0[32:64]; give each element to one home
 //
-// Everything that later code indexes without a check is checked here. Cost: linear in the tables.
+// Everything that later code indexes without a check is checked here. Cost: linear in the tables, n log n in the homes.
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
+#include <vector>
 
 #include "verify/verify_rank.h"
 
@@ -116,6 +119,32 @@ void check_role(const Program& program, const Home& home, uint32_t role, Diagnos
     diagnostics.add(where + " is in " + buffer_text(*buffer) + ", which does not outlive the step");
 }
 
+/// One home's update would pass for that of both.
+void check_apart(const Program& program, DiagnosticList& diagnostics) {
+  struct Place {
+    const Home* home;
+    uint32_t role;
+    const HomeRole* range;
+  };
+  std::vector<Place> places;
+  for (const Home& home : program.homes)
+    for (const auto& [role, range] : home.roles)
+      if (range.buffer && range.num_elements && program.buffer(range.buffer).persistent)
+        places.push_back({&home, role, &range});
+  std::ranges::stable_sort(places, {},
+                           [](const Place& place) { return std::pair(place.range->buffer, place.range->offset); });
+  for (size_t i = 0; i + 1 < places.size(); ++i) {
+    const Place &one = places[i], &next = places[i + 1];
+    const uint64_t end = one.range->offset + one.range->num_elements;
+    if (one.range->buffer != next.range->buffer || end <= next.range->offset) continue;
+    diagnostics.add("the " + home_role_name(one.role) + " of home " + one.home->name + " and the " +
+                    home_role_name(next.role) + " of home " + next.home->name + " both have " +
+                    range_text(program.buffer(one.range->buffer), next.range->offset,
+                               std::min(end, next.range->offset + next.range->num_elements)) +
+                    "; give each element to one home");
+  }
+}
+
 void check_pieces(const Program& program, const Home& home, DiagnosticList& diagnostics) {
   uint64_t end = 0;
   for (const tsr_piece& piece : home.pieces) {
@@ -153,6 +182,7 @@ void verify_tables(const Program& program, DiagnosticList& diagnostics) {
       check_role(program, home, role, diagnostics);
     check_pieces(program, home, diagnostics);
   }
+  if (diagnostics.empty()) check_apart(program, diagnostics);
 }
 
 }  // namespace tessera::host

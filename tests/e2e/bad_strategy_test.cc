@@ -146,6 +146,26 @@ TEST(BadStrategy, SumsWhereARankIsNoMember) {
                  2);
 }
 
+// ---- homes of ranks that another rank is planned for ---------------------------------------------------------------
+
+CommandResult plan_inconsistent(const std::string& mesh, const std::string& fault) {
+  return plan(mesh, "dp=inconsistent", "--inconsistent.fault=" + fault);
+}
+
+// More ranks than are compiled by themselves once something is found.
+TEST(BadStrategy, OneWhosePiecesDifferWhereTheLayoutSplitsNothing) {
+  expect_refuted(plan_inconsistent("dp=257", "pieces"),
+                 {"rank 1 keeps ", " in another place of its homes than rank 0, whose program it has"});
+}
+
+TEST(BadStrategy, OneWhoseHomesDifferInItsLaterPrograms) {
+  for (const char* mesh : {"dp=2", "dp=20"})
+    expect_refuted(plan_inconsistent(mesh, "later-pieces"),
+                   {"rank 1: its step program has other homes than the init program"});
+  expect_refuted(plan_inconsistent("dp=2", "later-roles"),
+                 {"rank 1 has its homes (their roles, buffers or lengths) in other places than rank 0"});
+}
+
 // ---- what looks right, and computes, saves or leaves to the next step something else --------------------------------
 
 struct Deception {

@@ -94,6 +94,35 @@ TEST(Chunks, LeaveAHomeWhoseUpdateUsesOtherRanges) {
       EXPECT_TRUE(b.buffer != elsewhere || b.num_elements == 2000);
 }
 
+/// The optimizer of the home takes its gradient from elsewhere.
+void update_from_elsewhere(Program& program, size_t home) {
+  const uint64_t num_elements = program.homes[home].num_elements;
+  const uint64_t elsewhere = transient(program, "elsewhere", num_elements);
+  for (Action& action : program.actions)
+    if (action.home == program.homes[home].id && action.kind == TSR_ACTION_OPTIMIZER)
+      for (Binding& b : action.bindings)
+        if (TSR_SLOT_ROLE(b.slot) == TSR_ROLE_SOURCE) b = {elsewhere, 0, num_elements, b.slot, b.mode};
+}
+
+// What lies between homes that become one is padding. A home there would have its elements in two.
+TEST(Chunks, DoNotJoinHomesOverOneThatStaysWhole) {
+  Homes homes(4096);
+  homes.add(0, 500).add(512, 500).add(1024, 500).add(1536, 500).add_updates();
+  update_from_elsewhere(homes.program, 1);
+  cut_homes(homes.program, 4096 * sizeof(float));
+  EXPECT_EQ(homes.texts(), (Texts{"home0 0:500", "home1 512:500", "wte 1024:1012"}));
+}
+
+TEST(Chunks, DoNotJoinHomesOverOneThatComesLaterInTheList) {
+  EXPECT_EQ(Homes(4096).add(0, 500).add(1024, 500).add(1536, 500).add(512, 500).cut(4096).texts(),
+            (Texts{"home0 0:500", "home3 512:500", "wte 1024:1012"}));
+}
+
+TEST(Chunks, DoNotJoinHomesOverOneThatNothingUpdates) {
+  EXPECT_EQ(Homes(4096).add(0, 500).add(512, 500, Homes::kBias, false).add(1024, 500).cut(4096).texts(),
+            (Texts{"home0 0:500", "home1 512:500", "home2 1024:500"}));
+}
+
 TEST(Chunks, LeaveWhatNothingUpdatesAndComeAfterIt) {
   Homes homes(8192);
   const Texts texts = homes.add(0, 3000).add(4096, 1000, Homes::kBias, false).cut(2 * kCut).texts();

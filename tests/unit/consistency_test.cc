@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "launch/memory_store.h"
+#include "plan/verification.h"
 #include "plugins/host_services.h"
 #include "program/program_text.h"
 #include "support/expect_error.h"
@@ -109,7 +110,7 @@ TEST(AgreeOnPrograms, NoRankCompilesItsProgramsTwice) {
     const JobPrograms programs = compile_job(input);
     EXPECT_LE(expected[0], expected.back());
     expected[0] = std::exchange(expected.back(), 0);  // rank 0 plans the other class too
-    EXPECT_EQ(verify_job(input, programs), Diagnostics());
+    EXPECT_FALSE(fault_of(input, programs));
     expected[0] += expected.back();  // and checks the programs, for which it asks about each op again
     expected.pop_back();
     EXPECT_EQ(agreed.num_descriptions, expected) << strategy;
@@ -125,26 +126,71 @@ tsr_status lower_init_differently(tsr_strategy* strategy, const tsr_program_view
   return inner->lower(strategy, view, edit, err);
 }
 
+/// As `inner`, with the moments of each home exchanged in steps.
+tsr_status lower_roles_differently(tsr_strategy* strategy, const tsr_program_view* view, const tsr_edit* edit,
+                                   tsr_error* err) noexcept {
+  for (const tsr_home& home : ProgramView(*view).homes()) {
+    if (view->purpose != TSR_PURPOSE_STEP) continue;
+    tsr_home_role m = role_of(home, TSR_HOME_M), v = role_of(home, TSR_HOME_V);
+    std::swap(m.number, v.number);
+    Edit(*edit).set_role(home.id, m);
+    Edit(*edit).set_role(home.id, v);
+  }
+  return inner->lower(strategy, view, edit, err);
+}
+
+/// As `inner`, with the first home one element shorter in steps.
+tsr_status lower_pieces_differently(tsr_strategy* strategy, const tsr_program_view* view, const tsr_edit* edit,
+                                    tsr_error* err) noexcept {
+  if (view->purpose == TSR_PURPOSE_STEP) {
+    tsr_home home = ProgramView(*view).homes()[0];
+    tsr_piece piece = home.pieces[0];
+    --piece.num_elements;
+    home.pieces = &piece;
+    const uint64_t id = home.id;
+    Edit(*edit).replace_homes({&id, 1}, &home);
+  }
+  return inner->lower(strategy, view, edit, err);
+}
+
+/// Two ranks under ddp, of which rank 1 may have another pass than rank 0.
+class OtherPass {
+ public:
+  OtherPass() { check(0, strategies_.all()); }
+  /// Throws what rank 1 does.
+  void check_rank_1(decltype(tsr_strategy_interface::lower) lower = nullptr) {
+    StrategyOnAxis own = strategies_.all()[0];
+    inner = own.interface;
+    tsr_strategy_interface table = *inner;
+    if (lower) table.lower = lower;
+    own.interface = &table;
+    check(1, {&own, 1});
+  }
+
+ private:
+  void check(int rank, std::span<const StrategyOnAxis> own) {
+    check_program_consistency(job_, compile_input(job_, own, {}), {rank, rank, 2, true, store_});
+  }
+
+  const Job job_ = job_of({"--strategy=ddp"});
+  const HostServices host_{Log(LogLevel::off)};
+  const JobStrategies strategies_{job_, host_};
+  const std::shared_ptr<MemoryStore> store_ = std::make_shared<MemoryStore>();
+};
+
 TEST(AgreeOnPrograms, NotIfOneRanksInitDiffers) {
-  const Job job = job_of({"--strategy=ddp"});
-  const HostServices host{Log(LogLevel::off)};
-  const JobStrategies strategies(job, host);
-  StrategyOnAxis differs = strategies.all()[0];
-  inner = differs.interface;
-  tsr_strategy_interface table = *inner;
-  table.lower = lower_init_differently;
-  differs.interface = &table;
-  const auto store = std::make_shared<MemoryStore>();
-  const auto check = [&](int rank, std::span<const StrategyOnAxis> own) {
-    check_program_consistency(job, compile_input(job, own, {}), {rank, rank, 2, true, store});
-  };
-  check(0, strategies.all());
-  EXPECT_NO_THROW(check(1, strategies.all()));
-  expect_error(
-      [&] {
-        check(1, {&differs, 1});
-      },
-      {"rank 1 plans a different program than rank 0 planned for it: a strategy (ddp) is not pure", "more"});
+  OtherPass job;
+  EXPECT_NO_THROW(job.check_rank_1());
+  expect_error([&] { job.check_rank_1(lower_init_differently); },
+               {"rank 1 plans a different program than rank 0 planned for it: a strategy (ddp) is not pure", "more"});
+}
+
+TEST(AgreeOnPrograms, NotIfTheHomesOfOneRanksStepDiffer) {
+  OtherPass job;
+  expect_error([&] { job.check_rank_1(lower_roles_differently); },
+               {"rank 1 has other homes (their pieces, roles or buffers) than rank 0 planned for it"});
+  expect_error([&] { job.check_rank_1(lower_pieces_differently); },
+               {"rank 1: its step program has other homes than the init program"});
 }
 
 /// Both ranks' files, and a policy.

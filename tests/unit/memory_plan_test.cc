@@ -423,6 +423,19 @@ TEST_F(MemoryPlanTest, ABufferThatNoMemoryCanHoldIsAnError) {
   expect_error([&] { plan({&p}); }, {"huge", "4611686018427387904"});
 }
 
+// Added up, their bytes would be few: modulo 2^64.
+TEST_F(MemoryPlanTest, BuffersThatNoMemoryCanHoldTogetherAreAnError) {
+  constexpr uint64_t kLargest = uint64_t{1} << 48;
+  Program transients = empty_program(model_, mesh_), kept = empty_program(model_, mesh_);
+  for (int i = 0; i < 8192; ++i) {
+    add_action(transients, TSR_ACTION_CALL, 0,
+               {write(transient(transients, "huge", kLargest, TSR_BUFFER_STAGING, TSR_F64, TSR_MEMORY_HOST))});
+    persistent(kept, "huge" + std::to_string(i), kLargest);
+  }
+  expect_error([&] { plan({&transients}); }, {"the transient buffers in host memory", "more than 1152921504606846976"});
+  expect_error([&] { plan({&kept}); }, {"the persistent buffers in device memory", "more than 1152921504606846976"});
+}
+
 TEST_F(MemoryPlanTest, GuardsAreLeftFreeBehindEveryBuffer) {
   Program p = empty_program(model_, mesh_);
   const uint64_t home = persistent(p, "home", 64), a = transient(p, "a", 64), b = transient(p, "b", 64);

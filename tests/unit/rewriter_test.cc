@@ -30,7 +30,7 @@ class Lambda final : public Strategy {
   void layout(const ProgramView& view, const LayoutSink& sink) const override {
     tsr_layout_entry split{};
     split.axis = split_axis;
-    split.roles = TSR_ALL_HOME_ROLES;
+    split.roles = roles;
     split.kind = TSR_LAYOUT_SPLIT;
     split.dim = -1;
     split.parts = 2;
@@ -40,9 +40,13 @@ class Lambda final : public Strategy {
     if (dim_name) split.parameter = -1;
     split.name = dim_name;
     sink.add_entry(split);
+    if (!second_roles) return;
+    split.kind = TSR_LAYOUT_REPLICATED;
+    split.roles = second_roles;
+    sink.add_entry(split);
   }
   int split_axis = 0;
-  uint32_t dim_name = 0;
+  uint32_t dim_name = 0, roles = TSR_ALL_HOME_ROLES, second_roles = 0;
   uint64_t spare = 0;
 
  private:
@@ -431,6 +435,14 @@ TEST_F(EditTest, ALayoutSpeaksOfItsOwnAxisOnly) {
   add_layout(program, on_axis);
   ASSERT_EQ(program.layout.size(), 1u);
   EXPECT_EQ(program.layout[0].parts, 2u);
+  // What rules see of a role's first entry would not be what counts.
+  lambda.second_roles = 1u << TSR_HOME_GRADIENT;
+  expect_refusal([&] { add_layout(program, on_axis); },
+                 {"strategy lambda on axis dp", "two layout entries are for the gradient of wte.weight on axis dp"});
+  lambda.roles &= ~lambda.second_roles;
+  add_layout(program, on_axis);
+  EXPECT_EQ(program.layout.size(), 3u);
+  lambda.second_roles = 0;
   lambda.split_axis = 1;
   expect_refusal([&] { add_layout(program, on_axis); }, {"own axis"});
   lambda.split_axis = 0;

@@ -298,6 +298,11 @@ TEST_F(TensorMeaning, LossNeedsTheWholeVocabulary) {
   EXPECT_TRUE(has_diagnostic(verify_placement(base(mesh_)), "needs the whole of wte.weight, which is split over tp"));
 }
 
+TEST_F(TensorMeaning, PositionsAreCountedFromTheFirst) {
+  split("wpe.weight", TSR_LAYOUT_SPLIT, 0);
+  EXPECT_TRUE(has_diagnostic(verify_placement(base(mesh_)), "needs the whole of wpe.weight, which is split over tp"));
+}
+
 // Stages find a parameter where the layout says, and nothing on them is left to be summed but what several add to.
 TEST_F(OtherAxes, WhatAStageTakesIsWhole) {
   const Program clean = over_stages(stages_);

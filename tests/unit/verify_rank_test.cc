@@ -116,6 +116,15 @@ const Fault kTableFaults[] = {
      "reaches beyond the home's 768"},
     {"piece_beyond_home", [](Program& p) { p.homes[0].pieces[0].home_offset = 1; }, "reaches beyond the home's 768"},
     {"piece_overlap", [](Program& p) { p.homes[0].pieces.push_back(p.homes[0].pieces[0]); }, "pieces ascend"},
+    {"homes_that_overlap",
+     [](Program& p) {
+       const auto home = [&](std::string_view name) { return std::ranges::find(p.homes, name, &Home::name); };
+       const HomeRole& m = home("h.0.ln_1.weight")->roles[TSR_HOME_M];
+       home("h.0.ln_1.bias")->roles[TSR_HOME_M].offset = m.offset + m.num_elements - 1;
+     },
+     "the m of home h.0.ln_1.weight and the m of home h.0.ln_1.bias both have "},
+    {"homes_of_one_place", [](Program& p) { p.homes[0].roles[TSR_HOME_V] = p.homes[0].roles[TSR_HOME_M]; },
+     "the m of home wte.weight and the v of home wte.weight both have "},
 };
 INSTANTIATE_TEST_SUITE_P(Tables, RankForm, ::testing::ValuesIn(kTableFaults), name_of);
 

@@ -187,8 +187,8 @@ typedef struct tsr_segment {
  * which are not summed over the axis, are those of these ranks' mean; and it sums squares over the other axes only. */
 #define TSR_LAYOUT_DIVERGENT 3u
 
-/* FROZEN. One entry of a parameter's layout; the order of entries is the order of application. No entry for an axis
- * means replicated over all its coordinates. */
+/* FROZEN. One entry of a parameter's layout; the order of entries is the order of application. Entries of one parameter
+ * and axis are for different roles. No entry for an axis means replicated over all its coordinates. */
 typedef struct tsr_layout_entry {
   int32_t parameter; /* -1: none, but the dim `name` of values, SPLIT wherever the ops allow. So far ROWS over a tensors
                         axis, of values that pass between segments which work row by row: sequence parallelism */

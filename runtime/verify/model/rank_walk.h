@@ -98,11 +98,11 @@ class RankWalk {
   void sum_squares();
   void clip();
   void optimizer();
-  void take_state(const Binding& binding, const Home& home, const std::vector<HomeRun>& runs, uint32_t role);
+  void take_state(const Binding& binding, const std::vector<HomeRun>& runs, uint32_t role);
   void take_gradient(const Binding& binding, const std::vector<HomeRun>& runs);
   bool is_summed_last(const Binding& range);
   std::string fault_of_slice(const ContentParts& held) const;
-  void update(const Binding& binding);
+  void update(const Binding& binding, const std::vector<HomeRun>& runs, const HomeRole& own);
   Content scalar(int index, int version) const;
   void take_scalar(uint32_t index, int version);
   void require_loss_scale();

@@ -130,8 +130,7 @@ void RankWalk::clip() {
   contents_.write(*action_->find(TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_STEP)), scalar(TSR_SCALAR_STEP, 1));
 }
 
-void RankWalk::take_state(const Binding& binding, const Home& home, const std::vector<HomeRun>& runs, uint32_t role) {
-  if (binding.num_elements != home.num_elements) return;  // verify_slots says so
+void RankWalk::take_state(const Binding& binding, const std::vector<HomeRun>& runs, uint32_t role) {
   for (const HomeRun& run : runs) {
     Content state{ContentKind::state};
     state.role = role;
@@ -143,11 +142,25 @@ void RankWalk::take_state(const Binding& binding, const Home& home, const std::v
   }
 }
 
-void RankWalk::update(const Binding& binding) {
-  ContentParts parts = contents_.read(binding);
-  for (ContentPart& part : parts)
-    if (part.content.kind == ContentKind::kept || part.content.kind == ContentKind::state) part.content.version = 1;
-  contents_.write(binding, parts);
+/// The kernel changes the home's runs alone. What else was kept in the home's own range is padding here and may be
+/// elements on other ranks of the class; of what was kept elsewhere nothing is updated.
+void RankWalk::update(const Binding& binding, const std::vector<HomeRun>& runs, const HomeRole& own) {
+  const int number = own.buffer ? context_.buffers.number_of(program_.buffer(own.buffer)) : -1;
+  const auto is_own = [&](const ContentPart& part) {
+    const auto begin = static_cast<uint64_t>(part.content.shift) + part.offset;
+    return part.content.kind == ContentKind::kept && part.content.index == number && begin >= own.offset &&
+           begin + part.num_elements <= own.offset + own.num_elements;
+  };
+  const auto mark = [&](const Binding& range, const auto& is_updated) {
+    ContentParts parts = contents_.read(range);
+    for (ContentPart& part : parts)
+      if (is_updated(part)) part.content.version = 1;
+    contents_.write(range, parts);
+  };
+  mark(binding, is_own);
+  for (const HomeRun& run : runs)
+    mark(part_of(binding, run.offset, run.num_elements),
+         [](const ContentPart& part) { return part.content.is_state(); });
 }
 
 void RankWalk::optimizer() {
@@ -155,16 +168,21 @@ void RankWalk::optimizer() {
   const std::vector<HomeRun> runs = runs_of(home, *program_.model);
   if (!(action_->flags & TSR_ACTION_PREDICATED))
     report("is not predicated: it would update in a step that the run skips");
+  const auto pass = [&](const Binding& binding, uint32_t role, const HomeRole& own) {
+    if (binding.num_elements != home.num_elements) return;  // verify_slots says so
+    take_state(binding, runs, role);
+    update(binding, runs, own);
+  };
   for (const Binding& binding : action_->bindings)
     switch (TSR_SLOT_ROLE(binding.slot)) {
       case TSR_ROLE_DESTINATION:
-        take_state(binding, home, runs, TSR_HOME_VALUE);
-        update(binding);
+        pass(binding, TSR_HOME_VALUE, role_of_values(home));
         break;
-      case TSR_ROLE_STATE:
-        take_state(binding, home, runs, TSR_HOME_STATE(TSR_SLOT_INDEX(binding.slot)));
-        update(binding);
+      case TSR_ROLE_STATE: {
+        const uint32_t role = TSR_HOME_STATE(TSR_SLOT_INDEX(binding.slot));
+        pass(binding, role, home.roles[role]);
         break;
+      }
       case TSR_ROLE_SOURCE:
         take_gradient(binding, runs);
         break;

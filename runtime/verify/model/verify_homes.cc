@@ -3,16 +3,21 @@
 //
 //     the layout splits the gradient of h.0.ln_1.weight over dp, but ranks 0 and 1 both own its elements 0 to 31
 //
-// Where it does not, a rank owns all of its part, as the ranks beside it do. A value may be whole where homes
-// are of slices (ZeRO-1): those that are updated, or that their owner fills; what is in the rest verify_model sees.
-// Cost: once the homes of all ranks of an axis
-// that splits.
+// Where it does not, a rank owns all of its part, as the ranks beside it do, and in the same places as the rank that is
+// walked for it, whose program it has:
+//
+//     rank 1 keeps h.0.attn.c_attn.weight in another place of its homes than rank 0, whose program it has
+//
+// A value may be whole where homes are of slices (ZeRO-1): those that are updated, or that their owner fills; what is
+// in the rest verify_model sees. Cost: once the homes of all ranks of an axis that splits, and of those that are walked
+// by another rank.
 
 #include "verify/model/verify_homes.h"
 
 #include <algorithm>
 #include <set>
 #include <string>
+#include <tuple>
 
 #include "base/concat.h"
 #include "verify/model/home_table.h"
@@ -85,7 +90,57 @@ std::string fault_of(const Parameter& parameter, const std::vector<OwnedRange>& 
   return concat("but none of these ranks owns its elements ", left.front().begin, " to ", left.front().end - 1);
 }
 
+/// A piece, by its home.
+using Place = std::tuple<size_t, uint64_t, int, uint64_t, uint64_t>;
+
+std::vector<Place> places_of(const Program& program, const std::vector<bool>& parameters) {
+  std::vector<Place> places;
+  for (size_t h = 0; h < program.homes.size(); ++h)
+    for (const tsr_piece& p : program.homes[h].pieces)
+      if (is_index(p.parameter, parameters) && parameters[static_cast<size_t>(p.parameter)])
+        places.emplace_back(h, p.home_offset, p.parameter, p.parameter_offset, p.num_elements);
+  return places;
+}
+
+/// A parameter whose places differ, or -1.
+int first_elsewhere(const std::vector<Place>& here, const std::vector<Place>& there) {
+  const auto [a, b] = std::ranges::mismatch(here, there);
+  return a != here.end() ? std::get<int>(*a) : b != there.end() ? std::get<int>(*b) : -1;
+}
+
 }  // namespace
+
+void HomeVerifier::check_places(const Program& walked, int rank, const std::function<const Program&()>& own,
+                                DiagnosticList& diagnostics) {
+  const Coordinates coordinates = mesh_.coordinates(rank);
+  for (const auto& [axes, parameters] : parameters_by_axes(walked)) {
+    Coordinates alike = walked.coordinates;
+    for (const int axis : axes)
+      alike[static_cast<size_t>(axis)] = coordinates[static_cast<size_t>(axis)];
+    if (alike == coordinates) continue;
+    const Program& there = alike == walked.coordinates ? walked : homes_of_(mesh_.rank(alike));
+    const int p = first_elsewhere(places_of(own(), parameters), places_of(there, parameters));
+    if (p < 0) continue;
+    diagnostics.add(concat("rank ", rank, " keeps ", walked.model->parameters[static_cast<size_t>(p)].name,
+                           " in another place of its homes than rank ", mesh_.rank(alike),
+                           ", whose program it has; between such ranks only what the layout splits may differ"));
+    return;
+  }
+}
+
+const HomeVerifier::ByAxes& HomeVerifier::parameters_by_axes(const Program& program) {
+  if (!by_axes_.empty()) return by_axes_;
+  std::vector<std::set<int>> axes(program.model->parameters.size());
+  for (const LayoutEntry& entry : program.layout)
+    if (entry.parameter != kNamedDim && (entry.kind == TSR_LAYOUT_SPLIT || !entry.coordinates.empty()))
+      axes[static_cast<size_t>(entry.parameter)].insert(entry.axis);
+  for (size_t p = 0; p < axes.size(); ++p) {
+    std::vector<bool>& parameters = by_axes_[{axes[p].begin(), axes[p].end()}];
+    parameters.resize(axes.size());
+    parameters[p] = true;
+  }
+  return by_axes_;
+}
 
 void HomeVerifier::check(const Program& program, DiagnosticList& diagnostics) {
   for (size_t p = 0; p < program.model->parameters.size(); ++p) {

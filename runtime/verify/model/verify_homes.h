@@ -1,4 +1,5 @@
-// Holds homes against the layout: what ranks own together is each parameter once.
+// Holds homes against the layout: what ranks own together is each parameter once, and what is not split is in the same
+// places on ranks of one class.
 #pragma once
 
 #include <functional>
@@ -26,6 +27,11 @@ class HomeVerifier {
   /// Checks the rank of `program` and the ranks that differ from it on an axis that splits a parameter: ranks that
   /// share such an axis are checked once, for the first of them.
   void check(const Program& program, DiagnosticList& diagnostics);
+  /// Checks a rank that `walked` is walked for: it keeps a parameter where the rank of `walked` does, or, of one that
+  /// the layout splits, where the rank of that class with the same slice does. `own` gives its program if that is
+  /// another rank.
+  void check_places(const Program& walked, int rank, const std::function<const Program&()>& own,
+                    DiagnosticList& diagnostics);
 
  private:
   /// A parameter that ranks own together over these axes, by the first rank on them.
@@ -39,6 +45,10 @@ class HomeVerifier {
   /// By parameter.
   using Owned = std::map<int, std::vector<OwnedRange>>;
 
+  /// Parameters by the axes on which ranks may have other elements of them.
+  using ByAxes = std::map<std::vector<int>, std::vector<bool>>;
+
+  const ByAxes& parameters_by_axes(const Program& program);
   const std::vector<int>& axes_of(const Program& program, int parameter, uint32_t role);
   bool splits_batch(const std::vector<int>& axes) const;
   const Owned& owned_by(int rank);
@@ -52,6 +62,7 @@ class HomeVerifier {
   std::map<std::pair<int, uint32_t>, std::vector<int>> axes_;  // that split a parameter's role
   std::map<int, Owned> owned_;                                 // by rank
   std::map<Shared, bool> checked_;                             // whether it is right
+  ByAxes by_axes_;
 };
 
 }  // namespace tessera::host

@@ -254,6 +254,22 @@ void ModelVerifier::check_homes(const ProgramOf& init, DiagnosticList& diagnosti
     for (const std::string& finding : found.take())
       if (reported.insert(finding).second) diagnostics.add(finding);
   }
+  if (reported.empty()) check_places(verifier, init, diagnostics);
+}
+
+/// What is compiled for this alone is not kept: the homes of a thousand ranks that own all are as many models' worth of
+/// tables.
+void ModelVerifier::check_places(HomeVerifier& verifier, const ProgramOf& init, DiagnosticList& diagnostics) {
+  for (const auto& [representative, members] : classes_.members())
+    for (const int rank : members) {
+      std::optional<RankHomes> compiled;
+      const auto own = [&]() -> const Program& {
+        if (const auto known = homes_.find(rank); known != homes_.end()) return known->second.init;
+        if (!compiled) compiled = homes_of_(rank);
+        return compiled->init;
+      };
+      if (rank != representative) verifier.check_places(init(representative), rank, own, diagnostics);
+    }
 }
 
 void ModelVerifier::note_calls(const Program& program) {

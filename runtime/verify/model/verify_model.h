@@ -11,10 +11,12 @@
 
 namespace tessera::host {
 
+class HomeVerifier;
+
 /// Of one job. Borrows all.
 class ModelVerifier {
  public:
-  /// `homes_of` is asked about ranks whose own program is not at hand, once each.
+  /// `homes_of` is asked about ranks whose own program is not at hand.
   ModelVerifier(const Mesh& mesh, const RankClasses& classes, HomesOf homes_of)
       : mesh_(mesh), classes_(classes), homes_of_(std::move(homes_of)) {}
 
@@ -32,6 +34,7 @@ class ModelVerifier {
 
  private:
   void check_homes(const ProgramOf& init, DiagnosticList& diagnostics);
+  void check_places(HomeVerifier& verifier, const ProgramOf& init, DiagnosticList& diagnostics);
 
   const Mesh& mesh_;
   const RankClasses& classes_;

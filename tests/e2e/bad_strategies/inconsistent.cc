@@ -1,5 +1,7 @@
 // ddp, but in the process of rank 1 it says otherwise than rank 0 does of rank 1: what a home's roles are, or the
-// layout. The text of the program is the same.
+// layout. Or on coordinate 1 it says otherwise than on coordinate 0: which pieces two homes have, or in step and eval
+// alone these or the roles. The text of the program is the same.
+#include <array>
 #include <cstdlib>
 #include <string_view>
 
@@ -33,23 +35,44 @@ class Inconsistent final : public tessera::Strategy {
   }
 
   void lower(const tessera::ProgramView& view, const tessera::Edit& edit) const override {
+    const bool is_1 = view.axis().coordinate == 1, is_after_init = view.raw.purpose != TSR_PURPOSE_INIT;
+    if (is_1 && (fault_ == "pieces" || (fault_ == "later-pieces" && is_after_init))) exchange_pieces(view, edit);
     ddp_.lower(view, edit);
-    if (fault_ != "homes" || !is_rank_1()) return;
+    if (fault_ == "homes" && is_rank_1()) exchange_roles(view, edit);
+    if (fault_ == "later-roles" && is_1 && is_after_init) exchange_roles(view, edit);
+  }
+
+ private:
+  /// Of the first two homes of one length.
+  static void exchange_pieces(const tessera::ProgramView& view, const tessera::Edit& edit) {
+    for (const tsr_home& one : view.homes())
+      for (const tsr_home& other : view.homes()) {
+        if (one.id >= other.id || one.num_elements != other.num_elements) continue;
+        tsr_home first = one, second = other;
+        std::swap(first.pieces, second.pieces);
+        edit.replace_homes(std::array{one.id}, &first);
+        edit.replace_homes(std::array{other.id}, &second);
+        return;
+      }
+  }
+
+  static void exchange_roles(const tessera::ProgramView& view, const tessera::Edit& edit) {
     for (const tsr_home& home : view.homes()) {
       tsr_home_role m = tessera::role_of(home, TSR_HOME_M), v = tessera::role_of(home, TSR_HOME_V);
+      if (!m.buffer || !v.buffer) continue;
       std::swap(m.number, v.number);
       edit.set_role(home.id, m);
       edit.set_role(home.id, v);
     }
   }
 
- private:
   tessera::ddp::Ddp ddp_;
   std::string fault_;
 };
 
-constexpr tsr_option kOptions[] = {tessera::float_option("bucket-mb", "25", 1e-6, 65536, "as ddp's"),
-                                   tessera::string_option("fault", "homes", "homes|layout", "what differs")};
+constexpr tsr_option kOptions[] = {
+    tessera::float_option("bucket-mb", "25", 1e-6, 65536, "as ddp's"),
+    tessera::string_option("fault", "homes", "homes|layout|pieces|later-pieces|later-roles", "what differs")};
 constexpr tsr_descriptor kDescriptor = tessera::descriptor(
     "inconsistent", TSR_KIND_STRATEGY, "org.tessera.tests.inconsistent", "1", "says otherwise on one rank", kOptions);
 using Table = tessera::StrategyTable<Inconsistent, TSR_STRATEGY_SPLIT_STORAGE, TSR_SPLITS_BATCH>;
