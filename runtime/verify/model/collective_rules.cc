@@ -417,8 +417,14 @@ class Collective {
     content.is_sum_rounded = false;
   }
 
-  /// A sum over several axes has the same bits under all strategies if the innermost axis is summed over first.
+  /// A sum over several axes has the same bits under all strategies that leave gradients whole if the innermost axis is
+  /// summed over first. Those that slice what they sum go before the others (TSR_STRATEGY_SHARDS_HOMES).
   void check_order(const Member& member, const Content& content, uint32_t over) const {
+    const Program& program = member.walk->program();
+    for (size_t axis = 0; axis < ranks_.mesh.axes().size(); ++axis)
+      if (const LayoutEntry* entry = entry_on(program, content.index, static_cast<int>(axis), TSR_HOME_M);
+          entry && entry->kind == TSR_LAYOUT_SPLIT && (over >> axis & 1u))
+        return;
     const uint32_t wanted = member.walk->needs().gradient(content.index).summed;
     const uint32_t inner = over == 0 ? 0 : ~(over | (over - 1));  // bits above the lowest
     if (const uint32_t missing = inner & wanted & ~(content.summed | over))
