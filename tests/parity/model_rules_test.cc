@@ -381,6 +381,45 @@ TEST(ModelRuleOfHomes, InAnotherPlaceInAnotherProgram) {
   EXPECT_TRUE(has_diagnostic({job("one").refusal_of_eval(0, reversed)}, "has other homes than the init program"));
 }
 
+/// The home of h.0.ln_1.weight gets its padding, and its update takes copies of what it keeps, with which it reaches
+/// over the home that follows.
+void update_beside_another(Program& p) {
+  constexpr uint64_t kElements = 32, kPadded = 128, kCopy = 96;
+  Home& home = *std::ranges::find(p.homes, "h.0.ln_1.weight", &Home::name);
+  home.num_elements = kPadded;
+  for (auto& [number, role] : home.roles)
+    role.num_elements = kPadded;
+  binding_of(action_of(p, TSR_ACTION_SUM_SQUARES, home.name), kSource).num_elements = kPadded;
+  const size_t update = index_of(p, TSR_ACTION_OPTIMIZER, home.name);
+  std::vector<Binding> kept;
+  for (Binding& binding : p.actions[update].bindings) {
+    if (TSR_SLOT_ROLE(binding.slot) == TSR_ROLE_SCALAR) continue;
+    binding.num_elements = kPadded;
+    if (binding.slot == kSource) continue;
+    kept.push_back({binding.buffer, binding.offset, kElements, 0, 0});
+    binding.offset += kCopy;
+  }
+  for (const Binding& own : kept) {
+    const Binding copy{own.buffer, own.offset + kCopy, kElements, 0, 0};
+    insert_elementwise(p, index_of(p, TSR_ACTION_OPTIMIZER, home.name) + 1, TSR_ACTION_ZERO, copy);
+    insert_copy(p, index_of(p, TSR_ACTION_OPTIMIZER, home.name) + 1, copy, own);
+    insert_copy(p, index_of(p, TSR_ACTION_OPTIMIZER, home.name), own, copy);
+  }
+  const HomeRole& gradient = home.roles[TSR_HOME_GRADIENT];
+  insert_elementwise(p, 0, TSR_ACTION_ZERO, {gradient.buffer, gradient.offset + kElements, kPadded - kElements, 0, 0});
+}
+
+// A kernel updates the elements of its home alone, wherever they are.
+TEST(ModelRuleOfHomes, UpdatedByTheUpdateOfAnother) {
+  EXPECT_EQ(job("one").findings(0, update_beside_another), Diagnostics{});
+  const auto without_own = [](Program& p) {
+    update_beside_another(p);
+    p.actions.erase(p.actions.begin() + static_cast<ptrdiff_t>(index_of(p, TSR_ACTION_OPTIMIZER, "h.0.ln_1.bias")));
+  };
+  EXPECT_TRUE(has_diagnostic(job("one").findings(0, without_own),
+                             "after the program home h.0 holds h.0.ln_1.bias; the model needs h.0.ln_1.bias, updated"));
+}
+
 // Of frozen parameters the values are all that homes keep.
 TEST(ModelRuleOfHomes, OfAFrozenParameterOwnedByBothRanks) {
   const auto second_half = [](Program& init) {
