@@ -1,6 +1,8 @@
 // local-comm's rendezvous: what the ranks of a group find under their prefix, and which are refused.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <thread>
 
@@ -66,6 +68,44 @@ TEST(LocalRendezvous, RanksMustAgreeOnTheGroup) {
   });
   expect_error([&] { join_shared_state(KeyValue(&host), "p", member(1, 2)); }, {"2 ranks", "group of 3"});
   first.join();
+}
+
+/// SEND or RECV of all of `data` between two ranks.
+Collective message(std::vector<std::byte>& data, bool receives, int64_t timeout_ms) {
+  Collective result;
+  result.kind = receives ? TSR_COLL_RECV : TSR_COLL_SEND;
+  result.dtype = TSR_U8;
+  result.timeout_ms = timeout_ms;
+  result.transfers = {{data.data(), data.size(), TSR_U8, receives ? 0 : 1, receives, 0}};
+  return result;
+}
+
+// What a sender gets back it may overwrite at once. A time-out that comes before the copy has begun is tried again with
+// a longer one.
+TEST(LocalMessages, ACopyThatIsUnderWayOutlastsTheTimeOutOfItsSender) {
+  constexpr std::byte kBefore{1}, kSent{2}, kAfter{3};
+  for (int64_t timeout_ms = 1;; timeout_ms *= 4) {
+    Monitor monitor(2);
+    PointToPoint messages(monitor);
+    std::vector<std::byte> sent(32 << 20, kSent), received(sent.size(), kBefore);
+    std::thread receiver([&] {
+      try {
+        messages.exchange(member(1, 2), message(received, true, 60'000));
+      } catch (const Error&) {  // as the sender's
+      }
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // until it waits
+    bool has_come = true;
+    try {
+      messages.exchange(member(0, 2), message(sent, false, timeout_ms));
+    } catch (const Error&) {
+      has_come = false;
+    }
+    sent.back() = kAfter;
+    receiver.join();
+    EXPECT_EQ(std::ranges::count(received, has_come ? kSent : kBefore), static_cast<ptrdiff_t>(received.size()));
+    if (has_come) break;
+  }
 }
 
 }  // namespace
