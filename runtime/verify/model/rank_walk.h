@@ -95,6 +95,7 @@ class RankWalk {
   void optimizer();
   void take_state(const Binding& binding, const Home& home, const std::vector<HomeRun>& runs, uint32_t role);
   void take_gradient(const Binding& binding, const std::vector<HomeRun>& runs);
+  void take_padding(const Binding& binding, const std::vector<HomeRun>& runs);
   void update(const Binding& binding);
   Content scalar(int index, int version) const;
   void take_scalar(uint32_t index, int version);
