@@ -141,6 +141,49 @@ TEST_P(Stopped, SurvivorsFailAtTheDeadlineAndNameTheRank) {
   });
 }
 
+/// Receives a number from a rank, until that is late.
+void receive_from(CommRank& rank, int peer, int64_t timeout_ms) {
+  float number = 0;
+  auto collective = make_collective(TSR_COLL_RECV, TSR_F32, 1, nullptr, &number);
+  collective.peer = peer;
+  collective.timeout_ms = timeout_ms;
+  rank.comm().submit(collective);
+  rank.synchronize(0, kNeverMs);
+}
+
+// Its own time is over a little earlier than that of the rank that it waits for.
+TEST(GlooProcess, WhoWaitsForARankThatWaitsForALateOneNamesTheLateOne) {
+  with_short_time(800, [](int64_t timeout_ms) {
+    Processes processes;
+    processes.start_all(kPatienceMs, [timeout_ms](CommRank& rank, const ChildProcess::Say&) {
+      rank.comm();
+      if (rank.rank() == kVictim) std::this_thread::sleep_for(std::chrono::milliseconds(4 * timeout_ms));
+      if (rank.rank() < kVictim) receive_from(rank, rank.rank() + 1, timeout_ms - (rank.rank() == 0 ? 50 : 0));
+    });
+    for (size_t i = 0; i < kVictim; ++i) {
+      const Report report = parse(processes.rank(i).next_line(kPatienceMs));
+      EXPECT_EQ(report.code, TSR_E_DEADLINE) << report.line;
+      EXPECT_EQ(report.rank, kVictim) << report.line;
+    }
+  });
+}
+
+TEST(GlooProcess, TwoThatWaitForOneAnotherNameOneAnother) {
+  with_short_time(800, [](int64_t timeout_ms) {
+    Processes processes;
+    processes.start_all(kPatienceMs, [timeout_ms](CommRank& rank, const ChildProcess::Say&) {
+      rank.comm();
+      if (rank.rank() == kVictim) std::this_thread::sleep_for(std::chrono::milliseconds(4 * timeout_ms));
+      if (rank.rank() < kVictim) receive_from(rank, 1 - rank.rank(), timeout_ms);
+    });
+    for (size_t i = 0; i < kVictim; ++i) {
+      const Report report = parse(processes.rank(i).next_line(kPatienceMs));
+      EXPECT_EQ(report.code, TSR_E_DEADLINE) << report.line;
+      EXPECT_EQ(report.rank, static_cast<int>(1 - i)) << report.line;
+    }
+  });
+}
+
 // Communicators that are aborted at once hang up at once: each knows nothing of the rank that another one missed.
 TEST(GlooProcess, AStoppedRankDelaysTheEndOnceNotOnceACommunicator) {
   with_short_time(800, [](int64_t timeout_ms) {
