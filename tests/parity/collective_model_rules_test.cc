@@ -210,6 +210,19 @@ const Fault kLegal[] = {
      [](Program& p) { average_after(p, TSR_ACTION_BACKWARD, "ln_f", kWeightGradient); }, ""},
 };
 
+// Each has a communicator of its own.
+TEST(Groups, OfTheSameRanksUnderTwoNamesRun) {
+  const auto list_every_second = [](Program& p) {
+    const int listed = p.group({0, {0, 1}});
+    bool is_second = false;
+    for (Action& action : p.actions)
+      if (p.streams[action.stream].name == "comm.dp.gradient")
+        action.group = std::exchange(is_second, !is_second) ? listed : action.group;
+  };
+  const MutationJob& buckets = job("ddp_in_buckets");
+  EXPECT_EQ(buckets.run(kEveryClass, list_every_second), buckets.run(kEveryClass, [](Program&) {}));
+}
+
 class ModelLegal : public ::testing::TestWithParam<Fault> {};
 
 TEST_P(ModelLegal, IsAccepted) {

@@ -67,6 +67,19 @@ TEST(Conflicts, AreNoneBetweenKindsAndWithDdp) {
   plan("a=2,b=2,c=2", "a=pipeline,b=zero3,c=tensor", {}, 8);
 }
 
+// Of stages that come around, units of one group are added to their homes at different times.
+TEST(InterleavedStages, AreNotSummedInOneGroupForEachMicroBatch) {
+  const auto plan_wrapped = [](const char* wrap) {
+    plan("pp=2,dp=2", "pp=pipeline,dp=fsdp",
+         {"--pipeline.schedule=interleaved_1f1b", "--pipeline.virtual-stages=2", "--grad-accum=2",
+          "--reduce-every=micro-batch", std::string("--fsdp.wrap=") + wrap},
+         4);
+  };
+  EXPECT_NO_THROW(plan_wrapped("unit"));
+  expect_error([&] { plan_wrapped("root"); },
+               {"are summed together, but some of them are added to their homes before"});
+}
+
 // As one axis may split the gradients and another the states.
 TEST(RolesOfTwoAxes, AreInConflictWhereTheyOverlap) {
   const Mesh mesh({{"a", 2}, {"b", 2}});
