@@ -2,10 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <thread>
 
+#include "local-comm/memory.h"
 #include "local-comm/shared_state.h"
 #include "support/expect_error.h"
 #include "support/memory_kv.h"
@@ -68,6 +70,36 @@ TEST(LocalRendezvous, RanksMustAgreeOnTheGroup) {
   });
   expect_error([&] { join_shared_state(KeyValue(&host), "p", member(1, 2)); }, {"2 ranks", "group of 3"});
   first.join();
+}
+
+class FailedGroup : public ::testing::Test {
+ protected:
+  FailedGroup() {
+    const auto lock = monitor_.lock();
+    monitor_.fail(lock, std::make_shared<Failure>(Failure{TSR_E_DEADLINE, 1, "first"}));
+    monitor_.fail(lock, std::make_shared<Failure>(Failure{TSR_E_ABORTED, 0, "second"}));
+  }
+  Monitor monitor_{1};
+  const std::vector<std::byte> from_ = std::vector<std::byte>(1 << 13, std::byte{1});
+  std::vector<std::byte> to_ = std::vector<std::byte>(from_.size());
+};
+
+TEST_F(FailedGroup, KeepsItsFirstFailure) {
+  EXPECT_EQ(monitor_.failure(monitor_.lock())->text, "first");
+}
+
+// A copy of gigabytes takes longer than an abort may.
+TEST_F(FailedGroup, CopiesAndSumsNoMore) {
+  copy(monitor_, to_.data(), from_.data(), from_.size());
+  Collective sum;
+  sum.reduce = TSR_REDUCE_SUM;
+  sum.dtype = TSR_U8;
+  sum.send = from_.data();
+  PendingCollective pending;
+  pending.posts = {&sum};
+  pending.operands.resize(1);
+  reduce(monitor_, pending, 0, 0, to_.size(), std::array{to_.data()});
+  EXPECT_EQ(std::ranges::count(to_, std::byte{0}), static_cast<ptrdiff_t>(to_.size()));
 }
 
 /// SEND or RECV of all of `data` between two ranks.
