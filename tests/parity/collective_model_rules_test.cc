@@ -210,6 +210,14 @@ const Fault kLegal[] = {
      [](Program& p) { average_after(p, TSR_ACTION_BACKWARD, "ln_f", kWeightGradient); }, ""},
 };
 
+// The stage in the middle has no part of the embedding, which the others share.
+TEST(Stages, ThatLackAParameterOfTwoOthersAreRight) {
+  const MutationJob three({"--model=" + source_dir("tests/golden/programs/two-blocks"), "--batch-size=1", "--seq-len=8",
+                           "--mesh=pp=3", "--strategy=pp=pipeline", "--grad-accum=2"},
+                          3);
+  EXPECT_EQ(three.findings(kEveryClass, kUnchanged), Diagnostics{});
+}
+
 // Each has a communicator of its own.
 TEST(Groups, OfTheSameRanksUnderTwoNamesRun) {
   const auto list_every_second = [](Program& p) {

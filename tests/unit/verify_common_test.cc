@@ -1,6 +1,7 @@
 // Where a program looks for what the host has filled, in programs whose homes an offload policy has cut.
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <initializer_list>
 #include <string_view>
 
@@ -64,6 +65,25 @@ TEST_F(FilledPlaces, OfAPartAreNotOfTheWhole) {
 
 TEST_F(FilledPlaces, AtAnotherOffset) {
   EXPECT_TRUE(has_diagnostic(findings({{"first", 64, 0, 256}}), kElsewhere));
+}
+
+TEST_F(FilledPlaces, UnderAnotherLayout) {
+  const std::function<void(LayoutEntry&)> changes[] = {
+      [](LayoutEntry& entry) { ++entry.parameter; },   [](LayoutEntry& entry) { ++entry.axis; },
+      [](LayoutEntry& entry) { ++entry.roles; },       [](LayoutEntry& entry) { ++entry.kind; },
+      [](LayoutEntry& entry) { ++entry.dim; },         [](LayoutEntry& entry) { ++entry.parts; },
+      [](LayoutEntry& entry) { ++entry.blocks; },      [](LayoutEntry& entry) { entry.coordinates = {1}; },
+      [](LayoutEntry& entry) { ++entry.padded_size; }, [](LayoutEntry& entry) { ++entry.name; }};
+  Program step = with({}, TSR_PURPOSE_STEP);
+  step.layout.emplace_back();
+  for (const auto& change : changes) {
+    Program other = step;
+    change(other.layout[0]);
+    DiagnosticList diagnostics;
+    verify_common(step, step, step, other, step.step_config, true, diagnostics);
+    EXPECT_TRUE(has_diagnostic(diagnostics.take(), "has another layout than the init program of rank 0"))
+        << &change - changes;
+  }
 }
 
 }  // namespace
