@@ -125,7 +125,8 @@ TEST_P(Mismatch, LongMessagesThatDoNotMatchAreAnErrorOnBothSides) {
       rank.comm().submit(collective);
       expect_parts(caught([&] { rank.synchronize(); }), TSR_E_INVALID_ARGUMENT,
                    {"100000 elements f32", std::to_string(num_received) + " elements f32", "rank 0", "rank 1"});
-      if (rank.rank() == 1) EXPECT_EQ(data.difference(TypedBuffer(TSR_F32, 2 * kSent)), "");
+      if (rank.rank() == 0) return;
+      EXPECT_EQ(data.difference(TypedBuffer(TSR_F32, 2 * kSent)), "");
     });
 }
 
