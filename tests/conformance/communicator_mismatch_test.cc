@@ -1,5 +1,6 @@
 // Conformance of communicators, 5: what ranks submit must go together; if not, all of them fail, and nothing is
 // written.
+#include <cstring>
 #include <functional>
 
 #include "conformance/caught_error.h"
@@ -106,6 +107,26 @@ TEST_P(Mismatch, MessagesThatDoNotMatchAreAnErrorOnBothSides) {
       expect_parts(caught([&] { rank.synchronize(); }), TSR_E_INVALID_ARGUMENT,
                    {"100 elements f32", received.text, "rank 0", "rank 1"});
       EXPECT_EQ(data.difference(TypedBuffer(TSR_F32, 100)), "");
+    });
+}
+
+// Long data may be on its way before either side knows.
+TEST_P(Mismatch, LongMessagesThatDoNotMatchAreAnErrorOnBothSides) {
+  constexpr uint64_t kSent = 100'000;
+  for (const uint64_t num_received : {kSent / 2, 2 * kSent})
+    run_ranks(spec(kNeverMs), [&](CommRank& rank) {
+      TypedBuffer data(TSR_F32, 2 * kSent);
+      if (rank.rank() == 0) std::memset(data.data(), 1, 2 * kSent * sizeof(float));
+      rank.comm();
+      if (rank.rank() > 1) return;
+      auto collective = make_collective(rank.rank() == 0 ? TSR_COLL_SEND : TSR_COLL_RECV, TSR_F32,
+                                        rank.rank() == 0 ? kSent : num_received, data.data(), data.data());
+      collective.peer = 1 - rank.rank();
+      rank.comm().submit(collective);
+      expect_parts(caught([&] { rank.synchronize(); }), TSR_E_INVALID_ARGUMENT,
+                   {"100000 elements f32", std::to_string(num_received) + " elements f32", "rank 0", "rank 1"});
+      if (rank.rank() == 0) return;
+      EXPECT_EQ(data.difference(TypedBuffer(TSR_F32, 2 * kSent)), "");
     });
 }
 

@@ -78,6 +78,34 @@ TEST_P(DriverMemory, IsSentInABroadcast) {
   EXPECT_EQ(num_long_reads > 0, !GetParam());
 }
 
+// Ranks read operands and results.
+TEST_P(DriverMemory, IsSentWhereOneOfOperandAndResultLiesThere) {
+  for (const bool are_results : {false, true}) {
+    std::vector<float> others[kNumRanks];
+    for (std::vector<float>& other : others)
+      other.assign(kElements, 2);
+    run_ranks({"gloo-comm", kNumRanks}, [&](CommRank& rank) {
+      std::vector<float>*const operands = are_results ? others : data_, *const results = are_results ? data_ : others;
+      tsr_collective sum = make_collective(TSR_COLL_ALL_REDUCE, TSR_F32, kElements, operands[rank.rank()].data(),
+                                           results[rank.rank()].data());
+      sum.reduce = TSR_REDUCE_SUM;
+      rank.comm().submit(sum);
+      rank.synchronize();
+    });
+    for (const std::vector<float>& result : are_results ? data_ : others)
+      EXPECT_EQ(result, std::vector<float>(kElements, 6));
+  }
+  EXPECT_EQ(num_refused > 0, GetParam());
+}
+
+// A mapping may end within what was allocated.
+TEST_P(DriverMemory, IsSentWhereOnlyItsEndLiesThere) {
+  if (GetParam()) driver_begin = driver_end - sizeof(float);
+  run(TSR_COLL_BROADCAST);
+  EXPECT_EQ(data_[0], std::vector<float>(kElements, 2));
+  EXPECT_EQ(num_long_reads > 0, !GetParam());
+}
+
 INSTANTIATE_TEST_SUITE_P(Memory, DriverMemory, ::testing::Bool(),
                          [](const auto& test) { return test.param ? "of_a_driver" : "of_the_process"; });
 

@@ -49,11 +49,12 @@ Report parse(const std::string& line) {
 class Processes {
  public:
   using Body = std::function<void(CommRank& rank, const ChildProcess::Say& say)>;
+  explicit Processes(std::string plugin = "gloo-comm") : plugin_(std::move(plugin)) {}
 
   void start(int rank, int num_ranks, int64_t timeout_ms, const Body& body) {
     ranks_.emplace_back([&, this](const ChildProcess::Say& say) {
       FileKv store(folder_.path());
-      CommRank self({"gloo-comm", num_ranks, "dp.test", timeout_ms}, rank, store.host());
+      CommRank self({plugin_, num_ranks, "dp.test", timeout_ms}, rank, store.host());
       try {
         body(self, say);
       } catch (const Error& error) {
@@ -68,6 +69,7 @@ class Processes {
   ChildProcess& rank(size_t index) { return *std::next(ranks_.begin(), static_cast<ptrdiff_t>(index)); }
 
  private:
+  const std::string plugin_;
   TempFolder folder_;
   std::list<ChildProcess> ranks_;
 };
@@ -99,6 +101,23 @@ Processes::Body repeat(const Work& work, int64_t timeout_ms) {
     for (;;)
       run_once(rank, work, data, timeout_ms);
   };
+}
+
+// More than the system takes from the root for a rank that does not read.
+TEST(GlooProcess, ASendThatAStoppedRankDoesNotReadIsLateInTime) {
+  with_short_time(800, [](int64_t timeout_ms) {
+    Processes processes("gloo-comm:direct=off");
+    for (int rank = 0; rank < 2; ++rank)
+      processes.start(rank, 2, kPatienceMs, repeat({"", TSR_COLL_BROADCAST, 1 << 24}, timeout_ms));
+    for (size_t i = 0; i < 2; ++i)
+      ASSERT_EQ(processes.rank(i).next_line(kPatienceMs), "ready");
+    const auto start = std::chrono::steady_clock::now();
+    processes.rank(1).signal(SIGSTOP);
+    const Report report = parse(processes.rank(0).next_line(kPatienceMs));
+    EXPECT_LT(ms_since(start), timeout_ms + 5'000);
+    EXPECT_EQ(report.code, TSR_E_DEADLINE) << report.line;
+    EXPECT_EQ(report.rank, 1) << report.line;
+  });
 }
 
 class Killed : public ::testing::TestWithParam<Work> {};
@@ -137,6 +156,49 @@ TEST_P(Stopped, SurvivorsFailAtTheDeadlineAndNameTheRank) {
       EXPECT_EQ(report.rank, kVictim) << report.line;
       EXPECT_NE(report.line.find(std::to_string(timeout_ms) + " ms waiting for rank 2"), std::string::npos)
           << report.line;
+    }
+  });
+}
+
+/// Receives a number from a rank, until that is late.
+void receive_from(CommRank& rank, int peer, int64_t timeout_ms) {
+  float number = 0;
+  auto collective = make_collective(TSR_COLL_RECV, TSR_F32, 1, nullptr, &number);
+  collective.peer = peer;
+  collective.timeout_ms = timeout_ms;
+  rank.comm().submit(collective);
+  rank.synchronize(0, kNeverMs);
+}
+
+// Its own time is over a little earlier than that of the rank that it waits for.
+TEST(GlooProcess, WhoWaitsForARankThatWaitsForALateOneNamesTheLateOne) {
+  with_short_time(800, [](int64_t timeout_ms) {
+    Processes processes;
+    processes.start_all(kPatienceMs, [timeout_ms](CommRank& rank, const ChildProcess::Say&) {
+      rank.comm();
+      if (rank.rank() == kVictim) std::this_thread::sleep_for(std::chrono::milliseconds(4 * timeout_ms));
+      if (rank.rank() < kVictim) receive_from(rank, rank.rank() + 1, timeout_ms - (rank.rank() == 0 ? 50 : 0));
+    });
+    for (size_t i = 0; i < kVictim; ++i) {
+      const Report report = parse(processes.rank(i).next_line(kPatienceMs));
+      EXPECT_EQ(report.code, TSR_E_DEADLINE) << report.line;
+      EXPECT_EQ(report.rank, kVictim) << report.line;
+    }
+  });
+}
+
+TEST(GlooProcess, TwoThatWaitForOneAnotherNameOneAnother) {
+  with_short_time(800, [](int64_t timeout_ms) {
+    Processes processes;
+    processes.start_all(kPatienceMs, [timeout_ms](CommRank& rank, const ChildProcess::Say&) {
+      rank.comm();
+      if (rank.rank() == kVictim) std::this_thread::sleep_for(std::chrono::milliseconds(4 * timeout_ms));
+      if (rank.rank() < kVictim) receive_from(rank, 1 - rank.rank(), timeout_ms);
+    });
+    for (size_t i = 0; i < kVictim; ++i) {
+      const Report report = parse(processes.rank(i).next_line(kPatienceMs));
+      EXPECT_EQ(report.code, TSR_E_DEADLINE) << report.line;
+      EXPECT_EQ(report.rank, static_cast<int>(1 - i)) << report.line;
     }
   });
 }

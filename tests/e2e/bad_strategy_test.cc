@@ -187,6 +187,7 @@ const Deception kDeceptions[] = {
     {"state", "no home has it as its value, master or state of the optimizer: no checkpoint would hold it", 2},
     {"unit", "a home is of unit 999; the model has ", 2},
     {"init-call", "which the next step reads; outside of steps a call writes what is its strategy's own"},
+    {"init-sum", "which is the same on all ranks of dp: its sum over the axis has no meaning"},
     {"padding", "holds what a strategy made; the model needs zeros"},
     {"workspace", "broadcast binds a workspace; the host gives collectives what their communicator asks for", 2},
     {"run-words", "after the program accumulator squares[20:24] holds "},

@@ -69,6 +69,13 @@ TEST(Plan, SaysWhatItProvedOfAllRanks) {
                           "the waits form no cycle", "each trained element is updated once, after one clip"});
 }
 
+// A sum of three ranks is one: of gradients, losses, squares, and of losses in an evaluation. Values of 7 units are
+// broadcast.
+TEST(Plan, CountsACollectiveOnce) {
+  expect_all(plan({"--nproc=3", "--mesh=dp=3", "--strategy=dp=ddp", "--verify"}).out,
+             {" 11 collectives and 0 messages"});
+}
+
 TEST(Plan, DrawsThePipeline) {
   const CommandResult result = plan_eight_ranks({"--schedule"});
   EXPECT_EQ(result.exit_code, 0) << result.err;

@@ -156,6 +156,33 @@ const Fault kCollectiveFaults[] = {
        move(3, 3, 17);
      },
      "gives rank 1 another slice than it owns, if rank 0 gets its own"},
+    // Rank 0, which is walked for all, keeps nothing of it.
+    {"slice_of_another_rank_without_a_gradient", "fsdp_of_twenty", kEveryClass,
+     [](Program& p) {
+       const size_t i = index_of(p, TSR_ACTION_BACKWARD, "h.0.add_ln_2", 0);
+       Binding& bias = binding_of(p.actions[i], kWeightGradient);
+       const Binding range = bias;
+       Buffer lost{0, "lost", TSR_BUFFER_STAGING};
+       lost.num_elements = range.num_elements;
+       bias.buffer = p.add_buffer(lost);
+       bias.offset = 0;
+       insert_elementwise(p, i, TSR_ACTION_ZERO, range);
+     },
+     "gives rank 6 another slice than it owns"},
+    // Squares are of the whole range of a home.
+    {"gradient_in_padding", "fsdp", kEveryClass,
+     [](Program& p) {
+       for (size_t i = 0; i < p.actions.size(); ++i)
+         if (p.actions[i].kind == TSR_ACTION_ZERO && p.buffer(p.actions[i].bindings[0].buffer).name == "h.0") {
+           Binding& pad = p.actions[i].bindings[0];
+           const Binding before{pad.buffer, 0, pad.offset, 0, 0}, first{pad.buffer, pad.offset, pad.offset, 0, 0};
+           pad.offset += first.num_elements;
+           pad.num_elements -= first.num_elements;
+           return insert_copy(p, i, before, first);
+         }
+       ADD_FAILURE() << "no padding";
+     },
+     "which is padding of the home; zeros are needed there"},
     {"maximum_of_one_part", "tensor", kEveryClass,
      [](Program& p) {
        Action& maximum = action_of(p, TSR_ACTION_ALL_REDUCE, "logits.max mb=0");
@@ -182,6 +209,27 @@ const Fault kLegal[] = {
     {"average_of_what_all_ranks_have", "tensor", kEveryClass,
      [](Program& p) { average_after(p, TSR_ACTION_BACKWARD, "ln_f", kWeightGradient); }, ""},
 };
+
+// The stage in the middle has no part of the embedding, which the others share.
+TEST(Stages, ThatLackAParameterOfTwoOthersAreRight) {
+  const MutationJob three({"--model=" + source_dir("tests/golden/programs/two-blocks"), "--batch-size=1", "--seq-len=8",
+                           "--mesh=pp=3", "--strategy=pp=pipeline", "--grad-accum=2"},
+                          3);
+  EXPECT_EQ(three.findings(kEveryClass, kUnchanged), Diagnostics{});
+}
+
+// Each has a communicator of its own.
+TEST(Groups, OfTheSameRanksUnderTwoNamesRun) {
+  const auto list_every_second = [](Program& p) {
+    const int listed = p.group({0, {0, 1}});
+    bool is_second = false;
+    for (Action& action : p.actions)
+      if (p.streams[action.stream].name == "comm.dp.gradient")
+        action.group = std::exchange(is_second, !is_second) ? listed : action.group;
+  };
+  const MutationJob& buckets = job("ddp_in_buckets");
+  EXPECT_EQ(buckets.run(kEveryClass, list_every_second), buckets.run(kEveryClass, [](Program&) {}));
+}
 
 class ModelLegal : public ::testing::TestWithParam<Fault> {};
 

@@ -1,6 +1,7 @@
 // Strategies that cannot be together are refused by name, with what goes instead; what goes together is planned.
 #include <gtest/gtest.h>
 
+#include "compile/conflicts.h"
 #include "config/usage_error.h"
 #include "support/compiled_job.h"
 #include "support/expect_error.h"
@@ -64,6 +65,36 @@ TEST(Conflicts, AreNoneBetweenKindsAndWithDdp) {
     plan("a=2,b=2", std::string("b=ddp,a=") + one, {}, 4);
   }
   plan("a=2,b=2,c=2", "a=pipeline,b=zero3,c=tensor", {}, 8);
+}
+
+// Of stages that come around, units of one group are added to their homes at different times.
+TEST(InterleavedStages, AreNotSummedInOneGroupForEachMicroBatch) {
+  const auto plan_wrapped = [](const char* wrap) {
+    plan("pp=2,dp=2", "pp=pipeline,dp=fsdp",
+         {"--pipeline.schedule=interleaved_1f1b", "--pipeline.virtual-stages=2", "--grad-accum=2",
+          "--reduce-every=micro-batch", std::string("--fsdp.wrap=") + wrap},
+         4);
+  };
+  EXPECT_NO_THROW(plan_wrapped("unit"));
+  expect_error([&] { plan_wrapped("root"); },
+               {"are summed together, but some of them are added to their homes before"});
+}
+
+// As one axis may split the gradients and another the states.
+TEST(RolesOfTwoAxes, AreInConflictWhereTheyOverlap) {
+  const Mesh mesh({{"a", 2}, {"b", 2}});
+  const std::vector<StrategyOnAxis> strategies = {{"first", 0}, {"second", 1}};
+  const auto refuse = [&](uint32_t roles) {
+    Layout layout(2);
+    for (int axis = 0; axis < 2; ++axis) {
+      layout[static_cast<size_t>(axis)].axis = axis;
+      layout[static_cast<size_t>(axis)].kind = TSR_LAYOUT_SPLIT;
+      layout[static_cast<size_t>(axis)].roles = axis == 0 ? 1u << TSR_HOME_M : roles;
+    }
+    refuse_conflicts(mesh, layout, strategies);
+  };
+  EXPECT_NO_THROW(refuse(1u << TSR_HOME_GRADIENT));
+  expect_error<UsageError>([&] { refuse(1u << TSR_HOME_GRADIENT | 1u << TSR_HOME_M); }, {"a=first,b=second"});
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // ddp against one rank and against itself: ranks, buckets, delays and memory checks change nothing they should not.
 #include <gtest/gtest.h>
 
+#include "support/compiled_job.h"
 #include "support/local_job.h"
 #include "support/temp_folder.h"
 
@@ -39,6 +40,23 @@ TEST(Ddp, AllRanksSeeTheSameLoss) {
   const RunResult run = run_local(flags(3), 3);
   for (double loss : run.final_losses)
     EXPECT_EQ(loss, run.final_losses[0]);
+}
+
+// The last parameters of a unit are complete first.
+TEST(Ddp, SumsPartsOfALargeUnitBesideItsBackward) {
+  const CompiledJob job({"--model=" + golden_folder(), "--batch-size=1", "--seq-len=32", "--ddp.bucket-mb=0.004"}, 2);
+  const Program& step = job.step(0);
+  const auto is_of_block = [&](const Action& action) {
+    return is_backward(action.kind) && step.model->segments[static_cast<size_t>(action.segment)].block == 0;
+  };
+  const auto first = std::ranges::find_if(step.actions, is_of_block);
+  const auto last = std::ranges::find_if(step.actions.rbegin(), step.actions.rend(), is_of_block).base();
+  EXPECT_GT(std::count_if(first, last,
+                          [&](const Action& action) {
+                            return action.kind == TSR_ACTION_ALL_REDUCE &&
+                                   step.buffer(action.bindings[0].buffer).name == "h.0";
+                          }),
+            0);
 }
 
 class DdpBits : public ::testing::TestWithParam<int> {};

@@ -31,6 +31,7 @@ inline const std::map<std::string, JobFlags>& jobs() {
       {"frozen", {1, {"--freeze=wte.*,wpe.*,h.0.*"}}},
       {"fp16", {1, {"--dtype=fp16"}}},
       {"ddp", {2, {"--mesh=dp=2", "--strategy=dp=ddp"}}},
+      {"ddp_in_buckets", {2, {"--mesh=dp=2", "--strategy=dp=ddp", "--ddp.bucket-mb=0.02"}}},
       {"ddp_of_four", {4, {"--mesh=dp=4", "--strategy=dp=ddp"}}},
       {"ddp_of_twenty", {20, {"--mesh=dp=20", "--strategy=dp=ddp"}}},
       {"fsdp", {2, {"--mesh=dp=2", "--strategy=dp=fsdp"}}},

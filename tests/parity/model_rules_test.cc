@@ -343,6 +343,26 @@ TEST(ModelRuleOfOwnMemory, MayBeAddedToAndAdded) {
     EXPECT_EQ(job("one").findings(0, [&](Program& p) { average(p, into_own); }), Diagnostics{}) << into_own;
 }
 
+// As the errors of compressed gradients.
+TEST(ModelRuleOfOwnMemory, HasWhatACallOfTheStepBeforeHasMade) {
+  const auto feed_back = [](bool is_made) {
+    return [is_made](Program& p) {
+      const size_t i = index_of(p, TSR_ACTION_SUM_SQUARES, kWeight);
+      const Binding gradient = binding_of(p.actions[i], kSource);
+      Buffer own{0, "own", TSR_BUFFER_PLUGIN};
+      own.persistent = true;
+      own.strategy = 0;
+      own.num_elements = gradient.num_elements;
+      const Binding whole_own{p.add_buffer(own), 0, own.num_elements, kSource, TSR_MODE_READ};
+      insert_elementwise(p, i, TSR_ACTION_ADD_INTO, gradient);
+      p.actions[i].bindings.push_back(whole_own);
+      if (is_made) insert_call(p, p.actions.size(), whole_own);
+    };
+  };
+  EXPECT_EQ(job("ddp").findings(0, feed_back(true)), Diagnostics{});
+  EXPECT_NE(job("ddp").findings(0, feed_back(false)), Diagnostics{});
+}
+
 TEST(ModelRuleOfOwnMemory, IsNoGradient) {
   const auto update_with_average = [](Program& p) {
     average(p, false);

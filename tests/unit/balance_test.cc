@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "support/program_builder.h"
 
 namespace tessera::testing {
@@ -57,6 +59,17 @@ TEST_F(Owners, AreComparedWithTheirMean) {
   EXPECT_DOUBLE_EQ(b.mean_bytes, 2.0 * kBufferAlignment);
   EXPECT_DOUBLE_EQ(b.imbalance(), 0.5);
   EXPECT_EQ(b.bottleneck, "") << "a part of a tensor can be cut further";
+}
+
+TEST_F(Owners, CountForAllThatKeepAsMuch) {
+  const Mesh mesh({{"dp", 4}});
+  JobPrograms job{RankClasses::of_programs(mesh, std::array{0, 1, 1, 1}), {}};
+  for (const int rank : {0, 1}) {
+    Program program = empty_program(model_, mesh, {rank});
+    persistent(program, "values", rank == 0 ? 5 * kAlign : kAlign);
+    job.by_representative[rank].steps.push_back(program);
+  }
+  EXPECT_DOUBLE_EQ(balance_of(job).mean_bytes, 2.0 * kBufferAlignment);
 }
 
 TEST_F(Owners, AWholeTensorAboveTheMeanIsTheBottleneck) {

@@ -207,6 +207,22 @@ TEST_F(Dependencies, ALongProgramIsDoneSoon) {
   EXPECT_LT(seconds, kPatience.count());
 }
 
+// The other rank may receive what is sent later than it does what a buffer is reused for here.
+TEST(AddableWaits, AreNoneForWhatWaitsForASend) {
+  const Model model = toy_model();
+  const Mesh mesh({{"dp", 2}});
+  Program p = empty_program(model, mesh);
+  const uint64_t x = transient(p, "x", 8), y = transient(p, "y", 8);
+  add_action(p, TSR_ACTION_ZERO, TSR_STREAM_COMPUTE, {write(x)});
+  add_action(p, TSR_ACTION_SEND, p.comm_stream(0, "x"), {read(x)}).peer = 1;
+  add_action(p, TSR_ACTION_SCALE, TSR_STREAM_COMPUTE, {add(x)}).scale = 2;
+  add_action(p, TSR_ACTION_ZERO, TSR_STREAM_COPY_OUT, {write(y)});
+  derive_dependencies(p);
+  const VectorClocks clocks(p);
+  EXPECT_TRUE(AddableWaits(p, clocks).allows(0, 3));
+  EXPECT_FALSE(AddableWaits(p, clocks).allows(2, 3));
+}
+
 // Under --debug-memory. The other rank may be waiting for what follows a send or an exchange.
 TEST(OrderLiveRanges, LetsNothingWaitForAMessageThatSends) {
   const Model model = toy_model();

@@ -119,6 +119,7 @@ TEST(Wrap, GroupsUnits) {
   EXPECT_EQ(home_names({.wrap = "unit"}), (Names{"wte", "wpe", "h.0", "h.1", "ln_f"}));
   EXPECT_EQ(home_names({.wrap = "root"}), (Names{"wte..ln_f"}));
   EXPECT_EQ(home_names({.wrap = "min-params:768"}), (Names{"wte", "wpe..h.0", "h.1", "ln_f"}));
+  EXPECT_EQ(home_names({.wrap = "size:3072"}), (Names{"wte", "wpe..h.0", "h.1", "ln_f"}));
   EXPECT_EQ(home_names({.wrap = "size:3076"}), (Names{"wte..wpe", "h.0", "h.1", "ln_f"}));  // a float more than wte
   EXPECT_EQ(home_names({.wrap = "size:1000000"}), (Names{"wte..ln_f"}));
 }

@@ -1,9 +1,13 @@
 // local-comm's rendezvous: what the ranks of a group find under their prefix, and which are refused.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <chrono>
 #include <cstring>
 #include <thread>
 
+#include "local-comm/memory.h"
 #include "local-comm/shared_state.h"
 #include "support/expect_error.h"
 #include "support/memory_kv.h"
@@ -36,19 +40,23 @@ TEST(LocalRendezvous, AllRanksGetOneSharedState) {
   EXPECT_EQ(states[0], states[2]);
 }
 
+// By its number, or by where its code is: numbers may be equal in two containers.
 TEST(LocalRendezvous, RefusesAnotherProcess) {
-  MemoryKv store;
-  const tsr_host host = store.host();
-  expect_error([&] { join_shared_state(KeyValue(&host), "p", member(0, 2, 10)); }, {"rank 10", "timed out", "rank 11"});
-  std::string address;
-  ASSERT_TRUE(store.get("p/shared_state/0", 0, address));
-  int64_t process_id = 0;
-  std::memcpy(&process_id, address.data(), sizeof process_id);
-  ++process_id;
-  std::memcpy(address.data(), &process_id, sizeof process_id);
-  store.set("p/shared_state/0", address);
-  expect_error([&] { join_shared_state(KeyValue(&host), "p", member(1, 2)); },
-               {"[local-comm] dp rank 11", "process " + std::to_string(process_id), "another communicator"});
+  for (const size_t word : {0u, 1u}) {
+    MemoryKv store;
+    const tsr_host host = store.host();
+    expect_error([&] { join_shared_state(KeyValue(&host), "p", member(0, 2, 10)); },
+                 {"rank 10", "timed out", "rank 11"});
+    std::string address;
+    ASSERT_TRUE(store.get("p/shared_state/0", 0, address));
+    int64_t words[2];
+    std::memcpy(words, address.data(), sizeof words);
+    ++words[word];
+    std::memcpy(address.data(), words, sizeof words);
+    store.set("p/shared_state/0", address);
+    expect_error([&] { join_shared_state(KeyValue(&host), "p", member(1, 2)); },
+                 {"[local-comm] dp rank 11", "process " + std::to_string(words[0]), "another communicator"});
+  }
 }
 
 TEST(LocalRendezvous, ARankAfterTheTimeOutOfCoordinateZeroIsRefused) {
@@ -66,6 +74,74 @@ TEST(LocalRendezvous, RanksMustAgreeOnTheGroup) {
   });
   expect_error([&] { join_shared_state(KeyValue(&host), "p", member(1, 2)); }, {"2 ranks", "group of 3"});
   first.join();
+}
+
+class FailedGroup : public ::testing::Test {
+ protected:
+  FailedGroup() {
+    const auto lock = monitor_.lock();
+    monitor_.fail(lock, std::make_shared<Failure>(Failure{TSR_E_DEADLINE, 1, "first"}));
+    monitor_.fail(lock, std::make_shared<Failure>(Failure{TSR_E_ABORTED, 0, "second"}));
+  }
+  Monitor monitor_{1};
+  const std::vector<std::byte> from_ = std::vector<std::byte>(1 << 13, std::byte{1});
+  std::vector<std::byte> to_ = std::vector<std::byte>(from_.size());
+};
+
+TEST_F(FailedGroup, KeepsItsFirstFailure) {
+  EXPECT_EQ(monitor_.failure(monitor_.lock())->text, "first");
+}
+
+// A copy of gigabytes takes longer than an abort may.
+TEST_F(FailedGroup, CopiesAndSumsNoMore) {
+  copy(monitor_, to_.data(), from_.data(), from_.size());
+  Collective sum;
+  sum.reduce = TSR_REDUCE_SUM;
+  sum.dtype = TSR_U8;
+  sum.send = from_.data();
+  PendingCollective pending;
+  pending.posts = {&sum};
+  pending.operands.resize(1);
+  reduce(monitor_, pending, 0, 0, to_.size(), std::array{to_.data()});
+  EXPECT_EQ(std::ranges::count(to_, std::byte{0}), static_cast<ptrdiff_t>(to_.size()));
+}
+
+/// SEND or RECV of all of `data` between two ranks.
+Collective message(std::vector<std::byte>& data, bool receives, int64_t timeout_ms) {
+  Collective result;
+  result.kind = receives ? TSR_COLL_RECV : TSR_COLL_SEND;
+  result.dtype = TSR_U8;
+  result.timeout_ms = timeout_ms;
+  result.transfers = {{data.data(), data.size(), TSR_U8, receives ? 0 : 1, receives, 0}};
+  return result;
+}
+
+// What a sender gets back it may overwrite at once. A time-out that comes before the copy has begun is tried again with
+// a longer one.
+TEST(LocalMessages, ACopyThatIsUnderWayOutlastsTheTimeOutOfItsSender) {
+  constexpr std::byte kBefore{1}, kSent{2}, kAfter{3};
+  for (int64_t timeout_ms = 1;; timeout_ms *= 4) {
+    Monitor monitor(2);
+    PointToPoint messages(monitor);
+    std::vector<std::byte> sent(32 << 20, kSent), received(sent.size(), kBefore);
+    std::thread receiver([&] {
+      try {
+        messages.exchange(member(1, 2), message(received, true, 60'000));
+      } catch (const Error&) {  // as the sender's
+      }
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // until it waits
+    bool has_come = true;
+    try {
+      messages.exchange(member(0, 2), message(sent, false, timeout_ms));
+    } catch (const Error&) {
+      has_come = false;
+    }
+    sent.back() = kAfter;
+    receiver.join();
+    EXPECT_EQ(std::ranges::count(received, has_come ? kSent : kBefore), static_cast<ptrdiff_t>(received.size()));
+    if (has_come) break;
+  }
 }
 
 }  // namespace

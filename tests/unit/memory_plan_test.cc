@@ -460,6 +460,32 @@ TEST_F(MemoryPlanTest, ALongProgramTakesASecond) {
   EXPECT_LE(ratio(result.use.at(TSR_MEMORY_DEVICE)), 1.10);
 }
 
+/// A persistent buffer of 256 bytes in the host's memory.
+uint64_t resting(Program& p) {
+  const uint64_t id = persistent(p, "rests", 64, TSR_BUFFER_OPTIMIZER);
+  p.buffers.back().memory = TSR_MEMORY_HOST;
+  return id;
+}
+
+TEST(MemoryPlan, AMemoryOfPersistentBuffersAloneHasAnArena) {
+  const Model model = toy_model();
+  const Mesh mesh;
+  Program p = empty_program(model, mesh);
+  resting(p);
+  EXPECT_EQ(plan({&p})[0].use.at(TSR_MEMORY_HOST).arena_bytes, 256u);
+}
+
+// Files are read and written in blocks.
+TEST(MemoryPlan, WhatAStreamOfTheHostUsesBeginsOnABlock) {
+  const Model model = toy_model();
+  const Mesh mesh;
+  Program p = empty_program(model, mesh);
+  resting(p);
+  const uint64_t read_here = transient(p, "read", 1024, TSR_BUFFER_STAGING, TSR_F32, TSR_MEMORY_HOST);
+  add_action(p, TSR_ACTION_ZERO, p.host_stream("host"), {write(read_here)});
+  EXPECT_EQ(plan({&p})[0].address.at(read_here), 4096u);
+}
+
 // Two collectives through the host's memory, one after the other in the list: on the host they need not wait.
 TEST(MemoryPlan, HostMemoryIsGivenOutBeforeWaitsAre) {
   const Model model = toy_model();

@@ -254,6 +254,16 @@ TEST_F(RecomputeTest, WhatIsReadOutsideTheBlockIsKept) {
   EXPECT_TRUE(is_clean(check(program)));
 }
 
+TEST_F(RecomputeTest, WhatAnotherBlockReadsIsKept) {
+  Program program = base(1);
+  const uint32_t in = TSR_SLOT(TSR_ROLE_INPUT, 0), out = TSR_SLOT(TSR_ROLE_OUTPUT, 0);
+  const uint64_t qkv = program.actions[find(program, TSR_ACTION_FORWARD, "h.2.qkv")].find(out)->buffer;
+  for (Binding& binding : program.actions[find(program, TSR_ACTION_FORWARD, "h.3.attention")].bindings)
+    if (binding.slot == in) binding.buffer = qkv;
+  program = again(std::move(program), kFull);
+  EXPECT_EQ(program.actions[find(program, TSR_ACTION_RECOMPUTE, "h.2.attention")].find(in)->buffer, qkv);
+}
+
 /// Bytes of what the forward of block `block` leaves for its backward, its input aside.
 uint64_t kept_bytes(const Program& program, int block) {
   const std::string prefix = "h." + std::to_string(block) + ".";

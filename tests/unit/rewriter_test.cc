@@ -224,6 +224,18 @@ TEST_F(EditTest, OrderNamesEveryActionOnce) {
   EXPECT_EQ(order(), (std::vector<uint64_t>{ids[2], ids[1], ids[0]}));
 }
 
+// Wherever what was inserted there before has gone.
+TEST_F(EditTest, InsertsAfterAnOrderAreNextToTheirAnchor) {
+  uint64_t first = 0, second = 0;
+  run(program, [&](const ProgramView&, const Edit& edit) {
+    first = insert(edit, ids[0], TSR_AFTER, y);
+    const uint64_t moved[] = {ids[0], ids[1], ids[2], first};
+    call(edit.raw().order, edit.raw().ctx, moved, uint64_t{4});
+    second = insert(edit, ids[0], TSR_AFTER, y);
+  });
+  EXPECT_EQ(order(), (std::vector<uint64_t>{ids[0], second, ids[1], ids[2], first}));
+}
+
 TEST_F(EditTest, RefusesWhatIsNotThere) {
   run(program, [&](const ProgramView&, const Edit& edit) {
     const tsr_binding outside{x, 60, 8, 0, TSR_MODE_READ}, nowhere{9999, 0, 1, 0, TSR_MODE_READ},
@@ -234,6 +246,8 @@ TEST_F(EditTest, RefusesWhatIsNotThere) {
     expect_refusal([&] { edit.stream(5, "lane"); }, {"axis 5 does not exist"});
     expect_refusal([&] { edit.stream(0, "a b"); }, {"lane"});
     expect_refusal([&] { edit.rebind(x, y, 1); }, {"does not fit"});
+    const uint64_t shorter = edit.add_buffer("shorter", TSR_BUFFER_STAGING, TSR_BF16, 64);
+    expect_refusal([&] { edit.rebind(x, shorter, 0); }, {"does not fit"});
     expect_refusal([&] { edit.set_role(12345, {TSR_HOME_VALUE, 1, 0, 0, 0}); }, {"home 12345 does not exist"});
     tsr_action action = make_action(TSR_ACTION_ZERO, 77);
     expect_refusal([&] { edit.insert(0, TSR_AFTER, action, {}); }, {"stream 77 does not exist"});

@@ -319,5 +319,19 @@ TEST_F(RunTest, WithoutSemaphoresThereIsNoWayBackFromTheHost) {
   expect_error([&] { make_sync_to(device); }, {"the device has no semaphores (tsr.device.semaphore/1)"});
 }
 
+// What waits for work that has failed must not run.
+TEST(SyncToHost, ThatIsReleasedWithoutASignalFailsWhatWaits) {
+  MemoryKv store;
+  const tsr_host host = store.host();
+  const Device device({.api = &load_plugin<tsr_device_interface>("cpu-device", TSR_DEVICE_INTERFACE), .host = &host});
+  const StreamHandle handle = make_stream(device, "waits");
+  const RankStream stream{&device, handle.get()};
+  const auto sync = make_sync_to_host();
+  sync->begin_run();
+  sync->wait(stream);
+  sync->release();
+  expect_error([&] { call(stream.api().stream_synchronize, stream.handle, kPatienceMs); }, {"has failed"});
+}
+
 }  // namespace
 }  // namespace tessera::testing

@@ -155,6 +155,12 @@ const Fault kCollectiveFaults[] = {
        collective(p, TSR_ACTION_ALL_REDUCE, {read(x).at(7, 8), write(x).at(0, 8)}, 1);
      },
      "has src and dst that overlap in staging made without being in place"},
+    {"all_to_all_onto_itself",
+     [](Program& p) {
+       const uint64_t x = made(p, 8);
+       collective(p, TSR_ACTION_ALL_TO_ALL, {read(x), write(x)});
+     },
+     "has src and dst that overlap in staging made without being in place"},
     {"exchange_peers",
      [](Program& p) {
        collective(p, TSR_ACTION_EXCHANGE, {read(made(p, 4)), write(made(p, 4))}).peers = {1};

@@ -130,6 +130,19 @@ TEST_F(Order, ReadersOfSeveralStreamsAreAllWaitedFor) {
   EXPECT_TRUE(has_diagnostic(verify_rank(program_), "#3 compute scale x does not wait for rank 0 #1 copy_out copy x"));
 }
 
+TEST_F(Order, OfTheReadersOfAStreamTheLastIsWaitedFor) {
+  zero(write(x_));
+  for (const uint64_t to : {host_, transient(program_, "later", 8, TSR_BUFFER_STAGING, TSR_F32, TSR_MEMORY_HOST)}) {
+    copy(read(x_), write(to));
+    on_copy_stream();
+    program_.actions.back().dependencies = {0};
+  }
+  Action& scale = add_action(program_, TSR_ACTION_SCALE, 0, {add(x_)});
+  scale.scale = 2;
+  scale.dependencies = {1};
+  EXPECT_TRUE(has_diagnostic(verify_rank(program_), "#3 compute scale x does not wait for rank 0 #2 copy_out copy x"));
+}
+
 /// x_ is made and copied out; then y_ is made. They may share an address if y_ waits.
 class Reuse : public Order {
  protected:
@@ -211,6 +224,11 @@ TEST_F(Reuse, PersistentBuffersShareAnAddress) {
 TEST_F(Reuse, NoAddress) {
   memory_.address.erase(z_);
   EXPECT_TRUE(has_diagnostic(verify_with_memory(), "rank 0 has no address for activation z"));
+}
+
+TEST_F(Reuse, NoAddressOfWhatOutlivesTheStep) {
+  memory_.address.erase(home_);
+  EXPECT_TRUE(has_diagnostic(verify_with_memory(), "rank 0 has no address for home home"));
 }
 
 /// GPT-2 under ddp, with several buckets in flight: every dependency that the host derived or planned is needed.

@@ -185,6 +185,12 @@ const Fault kActionFaults[] = {
        caller(p).bindings = {{scalar->id, 0, 1, TSR_SLOT(TSR_ROLE_DESTINATION, 0), TSR_MODE_WRITE}};
      },
      "which is the host's; a call may read it"},
+    {"call_in_an_evaluation_that_writes_a_home",
+     [](Program& p) {
+       p.purpose = TSR_PURPOSE_EVAL;
+       caller(p).bindings = {{p.buffers[0].id, 0, 1, TSR_SLOT(TSR_ROLE_DESTINATION, 0), TSR_MODE_WRITE}};
+     },
+     "outside of steps a call writes what is its strategy's own"},
     {"call_by_maximum", [](Program& p) { caller(p).reduce = TSR_REDUCE_MAX; },
      "has the reduction 4; a call makes sums (1) or reduces nothing (0)"},
     {"call_with_unknown_group", [](Program& p) { caller(p).group = 9; }, "is for group 9, which does not exist"},
@@ -283,9 +289,20 @@ const Fault kSlotFaults[] = {
      "binds p0 (wte.weight) to 767 elements; it has 768"},
     {"value_size", [](Program& p) { --binding(forward(p), TSR_SLOT(TSR_ROLE_OUTPUT, 0))->num_elements; },
      "binds o0 (wte.out) to 255 elements; it has 256"},
+    {"gradient_where_a_state_is",
+     [](Program& p) {
+       Action& update = first(p, TSR_ACTION_OPTIMIZER);
+       const Binding& state = *binding(update, TSR_SLOT(TSR_ROLE_STATE, 0));
+       Binding& gradient = *binding(update, kSrc);
+       gradient.buffer = state.buffer, gradient.offset = state.offset;
+     },
+     "and src0 too; an operand that is written has its own"},
     {"missing", [](Program& p) { first(p, TSR_ACTION_CLIP).bindings.pop_back(); }, "compute clip squares binds no x3"},
     {"home_size", [](Program& p) { --binding(first(p, TSR_ACTION_OPTIMIZER), kSrc)->num_elements; },
      "binds src0 to 767 elements; home wte.weight has 768"},
+    {"state_size",
+     [](Program& p) { --binding(first(p, TSR_ACTION_OPTIMIZER), TSR_SLOT(TSR_ROLE_STATE, 1))->num_elements; },
+     "to 767 elements; home wte.weight has 768"},
     {"accumulator",
      [](Program& p) { --binding(first(p, TSR_ACTION_CLIP), TSR_SLOT(TSR_ROLE_SCALAR, 0))->num_elements; },
      "accumulator squares[0:23]; an accumulator is i64[24], with its run words"},

@@ -56,6 +56,7 @@ void Operation::check(Outcome outcome, int peer) {
 void Operation::send(Buffer& buffer, int peer, uint64_t slot, uint64_t offset, uint64_t num_bytes) {
   try {
     buffer.send(peer, slot, offset, num_bytes);
+    ++num_sending_;
   } catch (const std::exception&) {
     fail(peer);
   }
@@ -70,8 +71,10 @@ void Operation::receive(Buffer& buffer, int peer, uint64_t slot, uint64_t offset
 }
 
 void Operation::wait_sent(Buffer& buffer, int peer, uint64_t num_messages) {
-  for (uint64_t i = 0; i < num_messages; ++i)
+  for (uint64_t i = 0; i < num_messages; ++i) {
     check(endpoint_.wait.wait_sent(buffer), peer);
+    --num_sending_;
+  }
 }
 
 void Operation::wait_received(Buffer& buffer, int peer, uint64_t num_messages) {
@@ -150,6 +153,10 @@ void Operation::finish() {
     wait_sent(*message.buffer, message.peer);
   for (const Signal& signal : signals_out_)
     wait_sent(*signal.buffer, signal.peer);
+  // gloo drops what is still to be sent of a buffer that is gone, and all that follows it.
+  if (num_sending_ != 0)
+    throw collective_error(TSR_E_INTERNAL, endpoint_.member, collective_,
+                           "ends while " + std::to_string(num_sending_) + " of its messages are on their way");
   for (const int peer : received_from_) {
     try {
       endpoint_.posted_headers.pop(peer);

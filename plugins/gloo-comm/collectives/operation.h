@@ -73,7 +73,7 @@ class Operation {
   /// Throws INVALID_ARGUMENT about this collective.
   [[noreturn]] void refuse(std::string_view problem) const;
 
-  /// Waits until all headers are sent, and reposts the receives of those that came.
+  /// Waits until all headers and signals are sent, and reposts the receives of those that came.
   void finish();
 
  private:
@@ -99,6 +99,7 @@ class Operation {
   };
 
   bool is_readable_ = true;  // all that was offered
+  int64_t num_sending_ = 0;  // messages that nothing has waited for yet
   std::deque<HeaderMessage> sent_headers_;
   std::deque<Signal> signals_in_, signals_out_;
   std::vector<Header> headers_;  // by peer

@@ -103,6 +103,7 @@ class RankWalk {
   bool is_summed_last(const Binding& range);
   std::string fault_of_slice(const ContentParts& held) const;
   void update(const Binding& binding, const std::vector<HomeRun>& runs, const HomeRole& own);
+  void take_padding(const Binding& binding, const std::vector<HomeRun>& runs);
   Content scalar(int index, int version) const;
   void take_scalar(uint32_t index, int version);
   void require_loss_scale();

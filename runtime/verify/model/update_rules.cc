@@ -9,6 +9,8 @@
 // A second line 73 takes dst0 = home wte, which holds wte.weight, updated; the model needs wte.weight. Cost: linear in
 // the pieces of homes.
 
+#include <algorithm>
+
 #include "base/concat.h"
 #include "verify/model/rank_walk.h"
 
@@ -27,6 +29,18 @@ bool is_trained(const Home& home, const Model& model) {
   for (const tsr_piece& piece : home.pieces)
     if (model.parameters[static_cast<size_t>(piece.parameter)].trainable) return true;
   return false;
+}
+
+/// Whether it may be where a home has no element of a parameter.
+bool is_padding(const ContentPart& part, const Model& model) {
+  const Content& content = part.content;
+  if (content.kind != ContentKind::gradient)
+    return content.kind == ContentKind::zero || content.kind == ContentKind::opaque;
+  const Parameter& parameter = model.parameters[static_cast<size_t>(content.index)];
+  const auto begin = static_cast<uint64_t>(content.shift + static_cast<int64_t>(part.offset));
+  return parameter.part && std::ranges::none_of(parameter.part->pieces, [&](const ParameterPiece& piece) {
+           return begin < piece.local_offset + piece.num_elements && piece.local_offset < begin + part.num_elements;
+         });
 }
 
 }  // namespace
@@ -110,9 +124,30 @@ void RankWalk::take_gradient(const Binding& binding, const std::vector<HomeRun>&
   }
 }
 
+/// Squares are of the whole range of a home, so what pads it there is zeros, or what a backward leaves where it pads
+/// the rank's part of a parameter.
+void RankWalk::take_padding(const Binding& binding, const std::vector<HomeRun>& runs) {
+  const ContentParts held = contents_.read(binding);
+  const auto check = [&](uint64_t begin, uint64_t end) {
+    for (const ContentPart& part : slice(held, begin, end))
+      if (!is_padding(part, *program_.model))
+        return report(concat("takes ", text(part.content), " in ",
+                             range_text(program_, part_of(binding, begin, end - begin)),
+                             ", which is padding of the home; zeros are needed there"));
+  };
+  uint64_t end = 0;
+  for (const HomeRun& run : runs) {
+    if (end < run.offset) check(end, run.offset);
+    end = run.offset + run.num_elements;
+  }
+  if (end < binding.num_elements) check(end, binding.num_elements);
+}
+
 void RankWalk::sum_squares() {
   const Home& home = program_.home(action_->home);
-  take_gradient(*action_->find(kSource), runs_of(home, *program_.model));
+  const std::vector<HomeRun> runs = runs_of(home, *program_.model);
+  take_gradient(*action_->find(kSource), runs);
+  take_padding(*action_->find(kSource), runs);
   add(*action_->find(TSR_SLOT(TSR_ROLE_SCALAR, TSR_SCALAR_ACCUMULATOR)), {ContentKind::squares},
       static_cast<uint32_t>(&home - program_.homes.data()));
 }

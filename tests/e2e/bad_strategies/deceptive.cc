@@ -55,6 +55,10 @@ class Deceptive final : public Strategy {
     if (is("master") || is("master-copied")) add_masters(view, edit);
     if (is("state")) add_state(view, edit);
     if (is("unit")) replace_with_unit(view, edit);
+    if (is_init && is("init-sum"))
+      storage::Inserter(edit, 0, TSR_AFTER)
+          .collective(TSR_ACTION_ALL_REDUCE, stream, edit.group(view.raw.axis),
+                      std::array{value_of(view.homes()[0]).in_place()});
     if (is_init && is("init-call")) call(view, edit, value_of(view.homes()[0]));
     if (!is_step) return;
     if (is("received-sum")) sum_received(view, edit, stream);
