@@ -88,7 +88,7 @@ struct Launches {
   }
 };
 
-/// Functions of the device under test that do not do what they say, once they are put into its table.
+/// Functions of the device under test that do not what their contracts require, once they are put into its table.
 struct Lies {
   static inline const tsr_device_interface* device = nullptr;
   static inline std::atomic<bool> is_on{false};
