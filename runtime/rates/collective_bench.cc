@@ -3,8 +3,9 @@
 // has.
 //
 // Collectives are timed on their stream, which reads the clock between any two of them; on a stream that does not run
-// on the host that is slow, so there the clock is read once per batch. They are submitted back to back, as in
-// nccl-tests:
+// on the host that is slow, so there the clock is read once per batch. On a stream of the host each collective is
+// between two functions that count (exec/watch/collective_clock.h), as in a step. They are submitted back to back, as
+// in nccl-tests:
 //
 //     stream    warm-up ... | clock | collective | clock | collective | clock | ...
 //

@@ -41,7 +41,7 @@ void ProgressClock::mark(const RankStream& stream) {
 }
 
 void ProgressClock::issued(size_t index, const RankStream& stream) {
-  if ((index + 1) % actions_of_mark_ == 0) mark(stream);
+  if (stream.device != &device_ || (index + 1) % actions_of_mark_ == 0) mark(stream);
 }
 
 void ProgressClock::issued_all(std::span<const RankStream> streams) {

@@ -16,7 +16,8 @@ namespace tessera::host {
 class ProgressClock {
  public:
   /// The device of the actions. One that runs steps as graphs is marked less often: a host function keeps a stream of a
-  /// GPU for 30 us, and a processor's for next to nothing.
+  /// GPU for 30 us, and a processor's for next to nothing. Beside a device, the host's streams are marked after each
+  /// action: a collective there may take as long as its time-out.
   explicit ProgressClock(const Device& device);
   ProgressClock(const ProgressClock&) = delete;
   ProgressClock& operator=(const ProgressClock&) = delete;
