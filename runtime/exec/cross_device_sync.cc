@@ -14,6 +14,8 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "base/concat.h"
+#include "guard/known_functions.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
@@ -71,8 +73,9 @@ class SyncToDevice final : public CrossDeviceSync {
  public:
   explicit SyncToDevice(const Device& device) : api_(device.table<tsr_device_semaphore>(TSR_DEVICE_SEMAPHORE)) {
     if (!api_)
-      throw Error(TSR_E_UNSUPPORTED, "the device has no semaphores (" TSR_DEVICE_SEMAPHORE
-                                     "), which its streams need to wait for the host");
+      throw Error(TSR_E_UNSUPPORTED, concat(plugin_text(address_of(device.api().open)),
+                                            " has no semaphores (" TSR_DEVICE_SEMAPHORE
+                                            "), which its streams need to wait for the host; give another --device"));
     semaphore_ = made_by<tsr_semaphore>(api_->create, device.handle());
   }
   ~SyncToDevice() override { end_with(api_->destroy, semaphore_); }

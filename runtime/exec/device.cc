@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/concat.h"
+#include "guard/call_watch.h"
 #include "guard/known_functions.h"
 #include "guard/process_state.h"
 #include "guard/readable.h"
@@ -125,6 +126,23 @@ std::vector<tsr_slot_spec> describe(const tsr_device_interface& device, const ts
 
 KernelHandle make_kernel(const Device& device, const tsr_op& op, std::span<const tsr_slot_spec> slots) {
   return {made_by<tsr_kernel>(device.api().prepare, device.handle(), &op, slots.data(), slots.size()), {&device.api()}};
+}
+
+void synchronize(const Device& device, tsr_stream* stream, int64_t timeout_ms) {
+  const auto function = device.api().stream_synchronize;
+  tsr_error err{};
+  const tsr_status status = enter_for(timeout_ms, function, stream, timeout_ms, &err);
+  if (status != TSR_OK && status != TSR_IN_PROGRESS) check_call(status, err, address_of(function));
+  if (status == TSR_OK) return;
+  const std::string text = concat(plugin_text(address_of(function)), " has not ended its work within ", timeout_ms,
+                                  " ms (stream_synchronize), and reported no error");
+  note_error(text);
+  throw Error(TSR_E_DEADLINE, text);
+}
+
+void end_by_early_ok(const Device& device, std::string_view what) {
+  end_run(concat(call_text(address_of(device.api().stream_synchronize)),
+                 " returned OK before its work had ended: ", what, ", so the run ends"));
 }
 
 namespace {

@@ -112,6 +112,12 @@ EventHandle make_event(const Device& device);
 /// All slots of an op on the device.
 std::vector<tsr_slot_spec> describe(const tsr_device_interface& device, const tsr_op& op);
 KernelHandle make_kernel(const Device& device, const tsr_op& op, std::span<const tsr_slot_spec> slots);
+/// Returns when all work of the device's stream is done. Throws its error, and DEADLINE after `timeout_ms`.
+/// [control-thread]
+void synchronize(const Device& device, tsr_stream* stream, int64_t timeout_ms);
+/// Ends the run: stream_synchronize has returned OK, and `what` was seen. Work may still use what the host would now
+/// give up.
+[[noreturn]] void end_by_early_ok(const Device& device, std::string_view what);
 
 /// One allocation in one memory of a device: the arena of a rank.
 class Arena {

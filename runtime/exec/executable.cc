@@ -208,12 +208,14 @@ const CrossDeviceSync* Executable::unsignaled_sync(const Command& command) const
 }
 
 /// Throws errors that occur meanwhile.
-void Executable::wait_until_signaled(const CrossDeviceSync& sync, const Cancelled& cancelled) const {
+void Executable::wait_until_signaled(const CrossDeviceSync& sync, const Cancelled& cancelled) {
   auto question = Clock::now() + kQuestion;
+  progress_.begin_wait();
   while (!sync.is_signaled()) {
     for (const RankStream& stream : commands_.streams)
       is_done(stream, 0);
     context_.comms().check();
+    progress_.check(context_.comms().timeout_ms(program_));
     std::this_thread::sleep_for(kPause);
     if (Clock::now() < question) continue;
     ask(cancelled);
@@ -296,7 +298,9 @@ void Executable::finish(const Cancelled& cancelled, bool is_graph) {
     ask(cancelled);
     question += kQuestion;
   }
-  if (!is_graph) longest_run_ = std::max(longest_run_, Clock::now() - start);
+  if (is_graph) return;
+  progress_.check_end();
+  longest_run_ = std::max(longest_run_, Clock::now() - start);
 }
 
 /// In a graph no collective has its own timeout, so the whole step is timed against the longest one without a graph.

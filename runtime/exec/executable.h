@@ -47,6 +47,8 @@ class Executable {
   void set_takes_sums(bool takes_sums) { takes_sums_ = takes_sums; }
   /// The sums of the last run that computed them, in the order of sum_writes. [control-thread]
   std::vector<uint32_t> write_sums() const;
+  /// Whether runs without `times` launch a graph from now on. [control-thread]
+  bool is_graph() const { return graph_.has_value(); }
   /// With DebugOptions::check_memory: the index of the first action in the last run that wrote a value that is not
   /// finite. [control-thread]
   std::optional<size_t> first_not_finite() const;
@@ -61,7 +63,7 @@ class Executable {
   void take_sums(Command& command);
   void issue_all(const Cancelled& cancelled, StepMarks* marks, ProgressClock* progress);
   const CrossDeviceSync* unsignaled_sync(const Command& command) const;
-  void wait_until_signaled(const CrossDeviceSync& sync, const Cancelled& cancelled) const;
+  void wait_until_signaled(const CrossDeviceSync& sync, const Cancelled& cancelled);
   void capture(const Cancelled& cancelled);
   void finish(const Cancelled& cancelled, bool is_graph);
   void check_deadline(Clock::time_point start) const;

@@ -156,8 +156,8 @@ class RankRuntime {
   void wait();
   void write_input(const Buffer& buffer, const InputValues& values);
   void write_batches(std::span<const MicroBatch> micro_batches);
-  Accumulator losses();
-  std::optional<int64_t> num_correct();
+  /// Waits, also for what was fetched before.
+  Evaluation read_sums();
   const Buffer& scalar(uint32_t kind, std::string_view name) const;
 
   RankSetup setup_;
@@ -168,6 +168,8 @@ class RankRuntime {
   std::unique_ptr<FileStore> files_;
   bool has_used_files_ = false;
   Communicators communicators_;
+  Arrivals reads_ = {.compares = false};  // before the context, whose streams count it up
+  uint64_t num_reads_ = 0;
   ExecutionContext context_;
   std::vector<std::shared_ptr<Executable>> executables_;  // init, the variants of the step, then eval, if any
   std::unique_ptr<StateCopy> state_copy_;                 // null: none was reserved

@@ -15,6 +15,7 @@
 #include "exec/run_words.h"
 
 #include "base/concat.h"
+#include "guard/known_functions.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
@@ -38,8 +39,14 @@ RunWordValues run_words(const StepRequests& requests) {
   return words;
 }
 
-StepRequests summed_requests(const RunWordValues& words, int num_ranks, uint64_t step) {
+StepRequests summed_requests(const RunWordValues& words, int num_ranks, uint64_t step, const void* of_device) {
   const int64_t arrivals = at(words, TSR_WORD_ARRIVALS);
+  const int64_t most = int64_t{num_ranks} * num_ranks;  // every rank's word was the last sum
+  if (arrivals != num_ranks && (num_ranks == 1 || arrivals < 0 || arrivals > most))
+    throw Error(TSR_E_DATA_LOSS,
+                concat("step ", step, ": the sum of squares counts ", arrivals, " ranks instead of ", num_ranks,
+                       ", which no communicator explains: work of ", plugin_text(of_device),
+                       " has run too early or not at all, or has overwritten the count; use another ", "--device"));
   if (arrivals != num_ranks)
     throw Error(TSR_E_DATA_LOSS,
                 concat("step ", step, ": the sum of squares counts ", arrivals, " ranks instead of ", num_ranks,

@@ -4,7 +4,7 @@
 // the host, so wait() learns of the end without a call of the device, and works on any thread. A stream that has failed
 // skips it; finish() then tells.
 //
-//     control thread   begin(): copies, then end_stream, on each stream | a step begins | finish() | the step updates
+//     control thread   begin(): copies, then end_lane, on each stream | a step begins | finish() | the step updates
 //     other thread                                                      wait(), then reads bytes()
 //
 // Cost: as many bytes of the host's memory as are copied, which is 12 for each parameter that a rank owns under adamw.
@@ -75,7 +75,7 @@ void StateCopy::add(const Program& program, const MemoryPlan& memory, const Stat
 }
 
 void StateCopy::add_lane(const Device& device, const char* name, void (StateCopy::*copy)(const RankStream& stream)) {
-  lanes_.push_back({device, name, copy, make_stream(device, name)});
+  lanes_.push_back({*this, device, name, copy, make_stream(device, name)});
 }
 
 void StateCopy::copy_memory(const RankStream& stream) {
@@ -95,7 +95,8 @@ void StateCopy::begin() {
   waited_ms_ = 0;
   {
     const std::lock_guard lock(mutex_);
-    num_under_way_ = lanes_.size();
+    for (Lane& lane : lanes_)
+      lane.is_under_way = true;
     error_ = nullptr;
   }
   is_under_way_ = true;
@@ -104,19 +105,16 @@ void StateCopy::begin() {
     if (!lane.stream) lane.stream = make_stream(lane.device, lane.name);
     const RankStream stream{&lane.device, lane.stream.get()};
     (this->*lane.copy)(stream);
-    call(stream.api().host_function, stream.handle, &StateCopy::end_stream, this);
+    call(stream.api().host_function, stream.handle, &StateCopy::end_lane, &lane);
+    progress_.issued_all({&stream, 1});
   }
 }
 
-void StateCopy::end_one(std::exception_ptr error) {
-  const std::lock_guard lock(mutex_);
-  num_under_way_ = error ? 0 : num_under_way_ - 1;
-  if (error && !error_) error_ = std::move(error);
-  ended_.notify_all();
-}
-
-tsr_status StateCopy::end_stream(void* self, tsr_error*) noexcept {
-  static_cast<StateCopy*>(self)->end_one(nullptr);
+tsr_status StateCopy::end_lane(void* lane_of_stream, tsr_error*) noexcept {
+  Lane& lane = *static_cast<Lane*>(lane_of_stream);
+  const std::lock_guard lock(lane.owner.mutex_);
+  lane.is_under_way = false;
+  lane.owner.ended_.notify_all();
   return TSR_OK;
 }
 
@@ -151,12 +149,17 @@ void StateCopy::finish() {
       error = std::current_exception();
       lane.stream.reset();  // waits for its work in flight
     }
-  if (error) end_one(error);
+  if (!error) return progress_.check_end();
+  const std::lock_guard lock(mutex_);
+  for (Lane& lane : lanes_)
+    lane.is_under_way = false;
+  error_ = std::move(error);
+  ended_.notify_all();
 }
 
 void StateCopy::wait() {
   std::unique_lock lock(mutex_);
-  ended_.wait(lock, [&] { return num_under_way_ == 0; });
+  ended_.wait(lock, [&] { return std::ranges::none_of(lanes_, &Lane::is_under_way); });
   if (error_) std::rethrow_exception(error_);
 }
 

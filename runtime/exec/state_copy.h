@@ -31,13 +31,13 @@ class StateCopy {
   /// Starts to copy, when no program runs and no copy is under way. Does not wait. [control-thread]
   void begin();
   /// Returns when nothing is copied any more. What the copy failed with is for wait(). Ends the run if the device
-  /// copies nothing for longer than ProgressClock allows. [control-thread]
+  /// copies nothing for longer than ProgressClock allows, or says that it is done when it is not. [control-thread]
   void finish();
   /// The time since begin() that finish() has taken while the device computed nothing. [control-thread]
   double waited_ms() const { return waited_ms_; }
 
   /// Returns when the copy that begin() has started is complete; throws what it failed with, once finish() has found
-  /// out. [any-thread]
+  /// out. It has no time-out but finish()'s, so the control thread calls that before it waits for this. [any-thread]
   void wait();
   /// Valid from wait() until the next begin(). [any-thread]
   std::span<const std::byte> bytes() const { return {bytes_.at(0), bytes_.num_bytes()}; }
@@ -50,20 +50,21 @@ class StateCopy {
 
   /// A stream of its own, and what puts its share of a copy on it.
   struct Lane {
+    StateCopy& owner;
     const Device& device;
     const char* name;
     void (StateCopy::*copy)(const RankStream& stream);
-    StreamHandle stream = {};  // null after it has failed
+    StreamHandle stream = {};   // null after it has failed
+    bool is_under_way = false;  // guarded by mutex_
   };
 
   void add(const Program& program, const MemoryPlan& memory, const StatePlace& place, uint64_t address);
   void add_lane(const Device& device, const char* name, void (StateCopy::*copy)(const RankStream& stream));
   void copy_memory(const RankStream& stream);
   void copy_files(const RankStream& stream);
-  void end_one(std::exception_ptr error);
   void wait_for(const Lane& lane);
   bool is_computing() const;
-  static tsr_status end_stream(void* self, tsr_error* err) noexcept;
+  static tsr_status end_lane(void* lane, tsr_error* err) noexcept;
 
   ExecutionContext& context_;
   tsr_stream* const compute_;
@@ -77,8 +78,7 @@ class StateCopy {
   double waited_ms_ = 0;
   std::mutex mutex_;
   std::condition_variable ended_;
-  size_t num_under_way_ = 0;  // lanes; guarded by mutex_, as is the next one
-  std::exception_ptr error_;
+  std::exception_ptr error_;  // guarded by mutex_
 };
 
 /// The bytes of these places.

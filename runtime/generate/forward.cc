@@ -190,7 +190,10 @@ std::span<const float> Forward::run(std::span<const int32_t> tokens, int64_t pos
     };
     call(api.host_function, stream_.get(), attend, static_cast<void*>(launch.call));
   }
-  call_for(kRunMs, api.stream_synchronize, stream_.get(), kRunMs);
+  call(api.host_function, stream_.get(), &Arrivals::arrive, &ended_);
+  synchronize(setup_.device, stream_.get(), kRunMs);
+  if (ended_.count.load(std::memory_order_acquire) < ++num_runs_)
+    end_by_early_ok(setup_.device, "the host function after the last kernel had not run");
   return logits_;
 }
 

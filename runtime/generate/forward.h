@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "exec/device.h"
+#include "exec/watch/arrivals.h"
 #include "generate/cached_attention.h"
 #include "model/architecture.h"
 
@@ -75,6 +76,8 @@ class Forward {
   std::vector<Launch> launches_;
   std::vector<float> logits_;
   size_t num_attentions_ = 0;
+  uint64_t num_runs_ = 0;
+  Arrivals ended_ = {.compares = false};  // at the end of each run
   StreamHandle stream_;
 };
 

@@ -14,7 +14,6 @@
 #include <utility>
 
 #include "base/concat.h"
-#include "machine/core_binding.h"
 #include "base/progress.h"
 #include "config/usage_error.h"
 #include "data/examples/example_dataset.h"
@@ -25,6 +24,7 @@
 #include "exec/device.h"
 #include "guard/call_watch.h"
 #include "guard/process_state.h"
+#include "machine/core_binding.h"
 #include "model/freeze.h"
 #include "model/initial_values.h"
 #include "model/model_name.h"
@@ -304,6 +304,9 @@ CompileInput compile_input(const Job& job, std::span<const StrategyOnAxis> strat
   if (!job.computes_on_host() && !optional_table<tsr_device_semaphore>(*device, TSR_DEVICE_SEMAPHORE))
     limits.host_obstacle = concat("the streams of --device ", job.plugins.device.name,
                                   " cannot wait for the host (it has no " TSR_DEVICE_SEMAPHORE ")");
+  if (!limits.host_obstacle.empty() && !job.config.offload_dirs.empty())
+    throw UsageError(concat("--offload-dir: ", limits.host_obstacle, ", which reads and writes the files; leave out ",
+                            "--offload-dir and offload to host memory, or give another --device"));
   return {.model = job.model,
           .mesh = job.mesh,
           .step_config = job.step_config,

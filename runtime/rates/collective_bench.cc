@@ -3,8 +3,9 @@
 // has.
 //
 // Collectives are timed on their stream, which reads the clock between any two of them; on a stream that does not run
-// on the host that is slow, so there the clock is read once per batch. They are submitted back to back, as in
-// nccl-tests:
+// on the host that is slow, so there the clock is read once per batch. On a stream of the host each collective is
+// between two functions that count (exec/watch/collective_clock.h), as in a step. They are submitted back to back, as
+// in nccl-tests:
 //
 //     stream    warm-up ... | clock | collective | clock | collective | clock | ...
 //
@@ -25,7 +26,6 @@ namespace {
 
 constexpr int kNumbers = 5;
 constexpr int kBatch = 10;
-constexpr std::string_view kHostStreams = "cpu.queue";
 constexpr uint64_t kCheckedBytes = 4 << 20;  // of a result, at a time
 
 constexpr std::array<CollectiveKind, 9> kKinds = {{{TSR_COLL_ALL_REDUCE, "all_reduce", true, false},
@@ -263,8 +263,7 @@ uint64_t CollectiveBench::count_wrong(const CollectiveCase& one) {
 CollectiveSeconds CollectiveBench::measure(const CollectiveCase& one, const CollectiveRounds& rounds, bool in_place) {
   const auto& api = group_.device().api();
   const tsr_collective c = prepare(one, in_place);
-  const bool is_on_host = view(api.stream_kind) == kHostStreams;
-  const int batch = is_on_host ? 1 : std::min(kBatch, rounds.num_measured);
+  const int batch = group_.is_on_host() ? 1 : std::min(kBatch, rounds.num_measured);
   const auto num_batches = static_cast<size_t>((rounds.num_measured + batch - 1) / batch);
   const bool takes_part = one.kind != TSR_COLL_SEND || group_.position() < 2;
   std::vector<Clock::time_point> times(num_batches + 1);
@@ -279,6 +278,8 @@ CollectiveSeconds CollectiveBench::measure(const CollectiveCase& one, const Coll
     call(api.host_function, group_.stream(), &read_clock, &times[i]);
   }
   group_.wait();
+  if (std::ranges::count(times, Clock::time_point()) > 0)
+    end_by_early_ok(group_.device(), "a host function between collectives had not run");
   std::vector<double> seconds;
   for (size_t i = 1; i <= num_batches; ++i)
     seconds.push_back(std::chrono::duration<double>(times[i] - times[i - 1]).count() / batch);

@@ -9,8 +9,12 @@
 
 #include "rates/collective_group.h"
 
+#include <chrono>
+
 #include "base/concat.h"
+#include "guard/call_watch.h"
 #include "guard/cancel_watch.h"
+#include "guard/known_functions.h"
 #include "guard/process_state.h"
 #include "tessera/error.hpp"
 
@@ -18,6 +22,11 @@ namespace tessera::host {
 namespace {
 
 constexpr int64_t kPollMs = 200;
+constexpr std::string_view kHostStreams = "cpu.queue";
+// A communicator has its own time-outs, with better messages.
+constexpr int64_t kGraceMs = 2'000;
+constexpr int64_t kGraceShare = 20;
+constexpr int64_t kCopyMs = 60'000;  // of fills and copies between collectives
 
 }  // namespace
 
@@ -26,7 +35,9 @@ CollectiveGroup::CollectiveGroup(const CommunicatorSetup& setup, const Device& d
       device_(device),
       position_(member.position),
       num_ranks_(static_cast<int>(member.world_ranks.size())),
+      name_(member.name),
       stream_(make_stream(device, "comm.bench")) {
+  if (view(device.api().stream_kind) == kHostStreams) clock_.emplace().begin_run();
   const CancelWatch watch(setup.cancelled);
   comm_ = create_communicator(setup, device, member, concat("bench/", setup.epoch, "/", member.name), watch.flag());
 }
@@ -55,26 +66,46 @@ void CollectiveGroup::submit(tsr_collective collective) {
   collective.stream = stream_.get();
   collective.timeout_ms = setup_.timeout_ms;
   collective.sequence = num_collectives_++;
+  submitted_.push_back(collective);
+  const RankStream stream{&device_, stream_.get()};
   try {
-    call(setup_.api->submit, comm_, &collective);
+    if (clock_) clock_->submit_begin(stream, submitted_.back());
+    call(setup_.api->submit, comm_, &submitted_.back());
+    if (clock_) clock_->submit_end(stream);
   } catch (...) {
     stop(true);
     throw;
   }
 }
 
+void CollectiveGroup::check_time(Stall& stall) {
+  const auto submit = address_of(setup_.api->submit);
+  if (clock_) clock_->check(name_, submit);
+  const auto num_collectives = static_cast<int64_t>(submitted_.size());
+  const int64_t limit_ms = kCopyMs + num_collectives * (setup_.timeout_ms + setup_.timeout_ms / kGraceShare + kGraceMs);
+  if (std::chrono::duration_cast<std::chrono::milliseconds>(stall.look(0)).count() <= limit_ms) return;
+  const std::string what = num_collectives ? concat(num_collectives, " collectives on ", name_) : "its work";
+  end_run(concat(plugin_text(num_collectives ? submit : address_of(device_.api().stream_synchronize)),
+                 " has not ended ", what, " within ", limit_ms, " ms, and reported no error, so the run ends"));
+}
+
 void CollectiveGroup::wait() try {
   const auto synchronize = device_.api().stream_synchronize;
+  Stall stall;
+  stall.begin();
   for (;;) {
     tsr_error err{};
     const tsr_status status = enter_for(kPollMs, synchronize, stream_.get(), kPollMs, &err);
     if (status == TSR_OK) break;
     if (status != TSR_IN_PROGRESS) check_call(status, err, address_of(synchronize));
     if (setup_.cancelled()) throw Error(TSR_E_CANCELLED, "another rank has failed");
+    check_time(stall);
   }
   // Where work cannot fail its stream, the error is here alone.
   call(setup_.api->async_error, comm_);
   num_waited_ = num_collectives_;
+  submitted_.clear();
+  if (clock_) clock_->begin_run();
 } catch (...) {
   stop(true);
   throw;

@@ -18,7 +18,7 @@ constexpr int64_t kCopyMs = 60'000;
 double measure_memory(const Device& device, uint64_t num_bytes) {
   const StreamHandle stream = make_stream(device, "bench memory");
   const Arena from(device, TSR_MEMORY_DEVICE, num_bytes), to(device, TSR_MEMORY_DEVICE, num_bytes);
-  const auto wait = [&] { call_for(kCopyMs, device.api().stream_synchronize, stream.get(), kCopyMs); };
+  const auto wait = [&] { synchronize(device, stream.get(), kCopyMs); };
   const auto copy = [&] { call(device.api().copy, stream.get(), to.at(0), from.at(0), num_bytes); };
   call(device.api().fill, stream.get(), from.at(0), 1u, num_bytes);
   copy();  // the first touches the memory

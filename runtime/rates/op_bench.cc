@@ -119,7 +119,7 @@ void OpBench::run_round(bool is_held) {
     throw;
   }
   gate.open();
-  call_for(kRoundMs, device_.api().stream_synchronize, stream_.get(), kRoundMs);
+  synchronize(device_, stream_.get(), kRoundMs);
   marks_->end();
 }
 

@@ -122,10 +122,10 @@ void OpMemory::reset(tsr_stream* stream) const {
   for (const auto& [id, address] : fixed_) {
     const std::vector<std::byte> bytes = contents(program_.buffer(id));
     call(device_.api().copy, stream, fixed_arena_->at(address), bytes.data(), bytes.size());
-    call_for(kCopyMs, device_.api().stream_synchronize, stream, kCopyMs);
+    synchronize(device_, stream, kCopyMs);
   }
   if (fixed_bytes_ > 0) call(device_.api().copy, stream, fixed_copy_->at(0), fixed_arena_->at(0), fixed_bytes_);
-  call_for(kCopyMs, device_.api().stream_synchronize, stream, kCopyMs);
+  synchronize(device_, stream, kCopyMs);
 }
 
 void OpMemory::restore_fixed(tsr_stream* stream) const {

@@ -27,7 +27,7 @@ constexpr int64_t kTimeoutMs = 10'000;
 
 /// Seconds of one operation on the stream: the mean of as many as fit into a short time, after one as warm-up.
 double seconds_of(const RankStream& stream, const std::function<void()>& issue) {
-  const auto finish = [&] { call_for(kTimeoutMs, stream.api().stream_synchronize, stream.handle, kTimeoutMs); };
+  const auto finish = [&] { synchronize(*stream.device, stream.handle, kTimeoutMs); };
   issue();
   finish();
   const auto start = Clock::now();

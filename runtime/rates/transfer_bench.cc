@@ -75,8 +75,8 @@ class CopyPair {
 
  private:
   void wait() const {
-    call_for(kCopyMs, device_.api().stream_synchronize, in_stream_.get(), kCopyMs);
-    call_for(kCopyMs, device_.api().stream_synchronize, out_stream_.get(), kCopyMs);
+    synchronize(device_, in_stream_.get(), kCopyMs);
+    synchronize(device_, out_stream_.get(), kCopyMs);
   }
 
   const Device& device_;

@@ -200,12 +200,31 @@ TEST(HostileCall, WhoseWorkDoesNotEndEndsTheRun) {
     for (const std::string comm : {"hostile", "hostile-gloo"}) {
       const auto test = start_wrapped("work-hang", kNoFlag, comm, step_ms, step_ms);
       const auto step = start_wrapped("work-hang-in-step", kNoFlag, comm, 3 * step_ms, step_ms);
+      const auto bench =
+          start({"bench", "comm", "--nproc=2", "--comm=" + comm, "--min-size=1KiB", "--max-size=1KiB",
+                 "--plugin-dir=" + binary_dir("tests/bad_plugins"), "--timeout-ms=" + std::to_string(step_ms)},
+                "work-hang");
       expect_named(test->wait(),
                    {comm + "-comm.so) fails its self-test: ", "has not ended all_reduce over 2 ranks", limit}, 1);
       expect_named(step->wait(), {comm + "-comm.so) has not ended all_reduce ", " on ", limit + ", so the run ends"},
                    1);
+      expect_named(bench->wait(),
+                   {comm + "-comm.so) has not ended bench on world (its collective 0)", limit + ", so the run ends"},
+                   1);
     }
   });
+}
+
+// The self-test finds functions that never run; these do in it, and not afterwards.
+TEST(HostileCall, WhoseFunctionsNeverRunIsNamed) {
+  const std::string head =
+      "hostile-device.so) in its function stream_synchronize returned OK before its work had ended: ";
+  const Parts device = {"--device=hostile", "--plugin-dir=" + binary_dir("tests/bad_plugins")};
+  expect_named(run(train_with(device), "function-never-later"), {head, " host functions on its streams had not run"},
+               1);
+  Parts bench = {"bench", "device", "--only=products", "--min-size=64", "--max-size=64"};
+  bench.insert(bench.end(), device.begin(), device.end());
+  expect_named(run(bench, "function-never-later"), {head + "a host function between launches had not run"}, 1);
 }
 
 // ---- tables that are lent to it -------------------------------------------------------------------------------------

@@ -117,6 +117,15 @@ TEST(OtherDevice, WithoutSemaphoresRanksCannotMeetOnTheHost) {
   EXPECT_EQ(plan_on("bare", {"--nproc=1"}).exit_code, 0);
 }
 
+TEST(OtherDevice, WithoutSemaphoresNothingGoesToFiles) {
+  const TempFolder folder;
+  const CommandResult refused =
+      plan_on("bare", {"--offload=optimizer-state", "--optimizer-state.to=file", "--offload-dir=" + folder.path()});
+  EXPECT_EQ(refused.exit_code, 2);
+  expect_all(refused.err, {"--offload-dir: the streams of --device bare cannot wait for the host",
+                           "leave out --offload-dir and offload to host memory"});
+}
+
 TEST(OtherDevice, RanksThatMayShareItMeetOnTheHost) {
   const auto chosen = [](const std::string& share) {
     const CommandResult result = train_on("other", {"--nproc=2", "--plugin-dir=" + binary_dir("tests/devices/there"),

@@ -36,7 +36,19 @@ TEST(RunWords, OfAnotherNumberOfRanksAreAnError) {
           summed_requests(sum({{}, {}, {}}), ranks, 7);
         },
         {"step 7: the sum of squares counts ", counted, "no parameter was updated"});
-  expect_error([&] { summed_requests({}, 1, 1); }, {"counts 0 ranks instead of 1"});
+}
+
+TEST(RunWords, ThatNoCommunicatorCanHaveLeftAreTheDevices) {
+  const auto expect_device = [](int64_t counted, int ranks) {
+    RunWordValues words{};
+    words[TSR_WORD_ARRIVALS - TSR_ACCUMULATOR_LIMBS] = counted;
+    expect_error([&] { summed_requests(words, ranks, 1); },
+                 {"step 1: the sum of squares counts " + std::to_string(counted) + " ranks instead of ",
+                  "which no communicator explains", "use another --device"});
+  };
+  expect_device(0, 1);
+  expect_device(-5153598353493094240, 2);
+  expect_device(5, 2);
 }
 
 /// Ranks in step, as the collective keeps them.

@@ -1,6 +1,7 @@
 // A rank whose communicator works on the host beside a device with streams of its own: errors on one pass to the other,
 // and every run ends. And a rank whose communicator's work is captured with the device's.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -9,8 +10,10 @@
 #include <functional>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "exec/rank_runtime.h"
+#include "exec/self_test/test_device.h"
 #include "model/gpt2/gpt2.h"
 #include "model/initial_values.h"
 #include "support/expect_error.h"
@@ -85,6 +88,65 @@ struct Launches {
   }
 };
 
+/// Functions of the device under test that do not what their contracts require, once they are put into its table.
+struct Lies {
+  static inline const tsr_device_interface* device = nullptr;
+  static inline std::atomic<bool> is_on{false};
+  static inline tsr_device_capture capture;
+  static inline tsr_device_semaphore semaphore;
+
+  static tsr_status hang(void*, tsr_error*) noexcept {
+    for (;;)
+      ::pause();
+  }
+  static tsr_status launch_for_ever(tsr_kernel* kernel, tsr_stream* stream, void* const* pointers,
+                                    uint64_t num_pointers, tsr_error* err) TSR_NOEXCEPT {
+    return is_on ? device->host_function(stream, &hang, nullptr, err)
+                 : device->launch(kernel, stream, pointers, num_pointers, err);
+  }
+  static tsr_status say_it_is_done(tsr_stream* stream, int64_t timeout_ms, tsr_error* err) TSR_NOEXCEPT {
+    return is_on ? TSR_OK : device->stream_synchronize(stream, timeout_ms, err);
+  }
+  static tsr_status run_twice(tsr_stream* stream, tsr_host_function function, void* user, tsr_error* err) TSR_NOEXCEPT {
+    if (is_on) device->host_function(stream, function, user, err);
+    return device->host_function(stream, function, user, err);
+  }
+
+  static tsr_status launch_nothing(tsr_graph*, tsr_stream*, tsr_error*) TSR_NOEXCEPT { return TSR_OK; }
+  static tsr_status wait_for_nothing(tsr_stream*, tsr_semaphore*, uint32_t, tsr_error*) TSR_NOEXCEPT { return TSR_OK; }
+  static void signal_nothing(tsr_semaphore*, uint32_t) TSR_NOEXCEPT {}
+  static tsr_status use_more_than_there_is(tsr_device*, uint64_t* total, uint64_t* used, tsr_error*) TSR_NOEXCEPT {
+    *total = 100;
+    *used = 101;
+    return TSR_OK;
+  }
+
+  static tsr_status create_times(tsr_device*, uint64_t count, tsr_timestamps** times, tsr_error*) TSR_NOEXCEPT {
+    *times = reinterpret_cast<tsr_timestamps*>(new std::vector<int64_t>(count));
+    return TSR_OK;
+  }
+  static void destroy_times(tsr_timestamps* times) TSR_NOEXCEPT {
+    delete reinterpret_cast<std::vector<int64_t>*>(times);
+  }
+  static tsr_status write_time(tsr_timestamps*, tsr_stream*, uint64_t, tsr_error*) TSR_NOEXCEPT { return TSR_OK; }
+  /// An hour late.
+  static tsr_status read_times(tsr_timestamps* times, int64_t* times_ns, tsr_error*) TSR_NOEXCEPT {
+    const size_t count = reinterpret_cast<std::vector<int64_t>*>(times)->size();
+    std::fill_n(times_ns, count, monotonic_ns() + int64_t{3'600'000'000'000});
+    return TSR_OK;
+  }
+
+  static const void* get_extension(tsr_str id) TSR_NOEXCEPT {
+    static constexpr tsr_device_memory_info kMemory{sizeof kMemory, 0, &use_more_than_there_is};
+    static constexpr tsr_device_timestamps kTimes{sizeof kTimes,  0,           &create_times,
+                                                  &destroy_times, &write_time, &read_times};
+    if (view(id) == TSR_DEVICE_CAPTURE) return &capture;
+    if (view(id) == TSR_DEVICE_SEMAPHORE) return &semaphore;
+    if (view(id) == TSR_DEVICE_TIMESTAMPS) return &kTimes;
+    return view(id) == TSR_DEVICE_MEMORY_INFO ? &kMemory : nullptr;
+  }
+};
+
 class RunTest : public ::testing::Test {
  protected:
   std::unique_ptr<RankRuntime> make(bool on_host, std::function<void()> call_body = {}) {
@@ -133,6 +195,22 @@ class RunTest : public ::testing::Test {
     std::vector<float> values(model_.parameters[0].num_elements);
     read_parameter(runtime, 0, values);
     return values;
+  }
+
+  void use_lying_tables() {
+    Lies::capture = *static_cast<const tsr_device_capture*>(device_.get_extension(str(TSR_DEVICE_CAPTURE)));
+    Lies::semaphore = *static_cast<const tsr_device_semaphore*>(device_.get_extension(str(TSR_DEVICE_SEMAPHORE)));
+    table_.get_extension = &Lies::get_extension;
+  }
+  /// A step with the lies on.
+  void step_of_lies(bool on_host) {
+    auto runtime = make(on_host);
+    Lies::is_on = true;
+    step(*runtime);
+  }
+  void test_the_device() const {
+    const Device device({.api = &table_, .options = options_, .host = &host_});
+    test_device(device, kPatienceMs);
   }
 
   /// The step must fail with that error, long before anything times out.
@@ -312,11 +390,86 @@ TEST_F(RunTest, AGraphThatDoesNotEndIsGivenUp) {
   });
 }
 
+// ---- devices that lie -----------------------------------------------------------------------------------------------
+
+// So much waits at a semaphore that nothing more is issued.
+TEST_F(RunTest, WorkThatNeverEndsEndsTheRunWhileItIsIssued) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  timeout_ms_ = 500;
+  Lies::device = &device_;
+  table_.launch = &Lies::launch_for_ever;
+  EXPECT_EXIT(step_of_lies(true), ::testing::ExitedWithCode(1), "has ended none of its work for 10550 ms");
+}
+
+TEST_F(RunTest, WorkThatIsSaidToHaveEndedEndsTheRun) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  Lies::device = &device_;
+  table_.launch = &Lies::launch_for_ever;
+  table_.stream_synchronize = &Lies::say_it_is_done;
+  EXPECT_EXIT(step_of_lies(false), ::testing::ExitedWithCode(1),
+              "returned OK before its work had ended: [0-9]+ of [0-9]+ host functions on its streams had not run");
+}
+
+TEST_F(RunTest, FunctionsThatRunTwiceEndTheRun) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  Lies::device = &device_;
+  table_.host_function = &Lies::run_twice;
+  EXPECT_EXIT(step_of_lies(false), ::testing::ExitedWithCode(1),
+              " has run [0-9]+ functions [0-9]+ times instead of once each");
+}
+
+TEST_F(RunTest, AGraphThatRunsNothingIsAnError) {
+  use_lying_tables();
+  Lies::capture.launch = &Lies::launch_nothing;
+  auto runtime = make(false);
+  EXPECT_TRUE(step(*runtime).updated);
+  expect_error([&] { step(*runtime); },
+               {"step 1: ", " has not run what the step's graph holds", "clip has left no result", "--cuda-graph=off"});
+}
+
+TEST_F(RunTest, TheSelfTestFindsSemaphoresThatDoNothing) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  use_lying_tables();
+  test_the_device();
+  Lies::semaphore.wait = &Lies::wait_for_nothing;
+  EXPECT_TRUE(eventually([this] {  // on a busy machine the stream may be late by itself
+    try {
+      test_the_device();
+      return false;
+    } catch (const Error& e) {
+      return std::string_view(e.what()).find("fails its self-test: a stream did not wait for a semaphore") !=
+             std::string_view::npos;
+    }
+  }));
+  use_lying_tables();
+  Lies::semaphore.signal = &Lies::signal_nothing;
+  EXPECT_EXIT(test_the_device(), ::testing::ExitedWithCode(1), "a stream did not go on after a semaphore was signaled");
+}
+
+TEST_F(RunTest, TheSelfTestFindsAGraphThatRunsNothing) {
+  use_lying_tables();
+  Lies::capture.launch = &Lies::launch_nothing;
+  expect_error([this] { test_the_device(); }, {"launch 1 of a graph did not run all that it holds"});
+}
+
+TEST_F(RunTest, TimesAndMemoryThatCannotBeAreErrors) {
+  use_lying_tables();
+  auto runtime = make(true);
+  expect_error([&] { static_cast<void>(runtime->device_memory()); }, {" returned 101 bytes in use of 100"});
+  const MicroBatch batch{std::vector<int32_t>(8, 1), std::vector<int32_t>(8, 2)};
+  StepTimes times;
+  expect_error(
+      [&] {
+        runtime->run_step(0, 1e-3, 1, {&batch, 1}, {}, &times);
+      },
+      {" returned the times ", " for the begin and the end of action "});
+}
+
 TEST_F(RunTest, WithoutSemaphoresThereIsNoWayBackFromTheHost) {
   tsr_device_interface bare = device_;
   bare.get_extension = nullptr;
   const Device device({.api = &bare, .options = options_, .host = &host_});
-  expect_error([&] { make_sync_to(device); }, {"the device has no semaphores (tsr.device.semaphore/1)"});
+  expect_error([&] { make_sync_to(device); }, {" has no semaphores (tsr.device.semaphore/1)"});
 }
 
 // What waits for work that has failed must not run.

@@ -1,5 +1,6 @@
 // A copy of state that is made while the next step runs is the state before that step, however late the copy is.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -22,14 +23,17 @@ namespace {
 
 constexpr auto kDelay = std::chrono::milliseconds(5);  // of each of some fifty copies
 
-/// A device's table with another `copy`: each may begin late, or fail. Kernels may fail, and what waits for a stream
-/// that is gone is counted.
+/// A device's table with another `copy`: each may begin late, never end while the device says that it has, or fail.
+/// Kernels may fail, and what waits for a stream that is gone is counted.
 struct CopyFaults {
   static inline const tsr_device_interface* device = nullptr;
   static inline std::atomic<bool> are_late{false}, fails{false}, kernels_fail{false};
   static inline std::mutex mutex;
   static inline std::set<const tsr_stream*> streams;  // guarded by mutex
   static inline std::atomic<int> num_waits_too_late{0};
+  static inline std::atomic<const tsr_stream*> state_stream{nullptr};
+  static inline std::atomic<bool> says_early{false};        // that the stream of copies is done
+  static inline std::atomic<int> num_runs_of_functions{1};  // on it
 
   static tsr_status launch(tsr_kernel* kernel, tsr_stream* stream, void* const* pointers, uint64_t num_pointers,
                            tsr_error* err) TSR_NOEXCEPT {
@@ -39,6 +43,7 @@ struct CopyFaults {
     const tsr_status status = device->stream_create(on, name, stream, err);
     const std::lock_guard lock(mutex);
     if (status == TSR_OK) streams.insert(*stream);
+    if (status == TSR_OK && view(name) == "copy_state") state_stream = *stream;
     return status;
   }
   static void destroy(tsr_stream* stream) TSR_NOEXCEPT {
@@ -56,12 +61,24 @@ struct CopyFaults {
         return TSR_OK;
       }
     }
+    if (says_early && stream == state_stream) return TSR_OK;
     return device->stream_synchronize(stream, timeout_ms, err);
+  }
+  static tsr_status host_function(tsr_stream* stream, tsr_host_function function, void* user,
+                                  tsr_error* err) TSR_NOEXCEPT {
+    const int num_runs = stream == state_stream ? num_runs_of_functions.load() : 1;
+    for (int i = 0; i < num_runs; ++i)
+      if (const tsr_status status = device->host_function(stream, function, user, err); status != TSR_OK) return status;
+    return TSR_OK;
   }
 
   static tsr_status wait(void*, tsr_error*) noexcept {
     std::this_thread::sleep_for(kDelay);
     return TSR_OK;
+  }
+  static tsr_status hang(void*, tsr_error*) noexcept {
+    for (;;)
+      ::pause();
   }
   static tsr_status fail(void*, tsr_error* err) noexcept {
     fill_error(err, TSR_E_DATA_LOSS, "test", "this work was lost");
@@ -70,6 +87,7 @@ struct CopyFaults {
   static tsr_status copy(tsr_stream* stream, void* dst, const void* src, uint64_t num_bytes,
                          tsr_error* err) TSR_NOEXCEPT {
     if (are_late) device->host_function(stream, &CopyFaults::wait, nullptr, err);
+    if (says_early && stream == state_stream) device->host_function(stream, &CopyFaults::hang, nullptr, err);
     if (fails) device->host_function(stream, &CopyFaults::fail, nullptr, err);
     return device->copy(stream, dst, src, num_bytes, err);
   }
@@ -103,6 +121,7 @@ class StateCopyTest : public ::testing::TestWithParam<std::string> {
     table_.stream_create = &CopyFaults::create;
     table_.stream_destroy = &CopyFaults::destroy;
     table_.stream_synchronize = &CopyFaults::synchronize;
+    table_.host_function = &CopyFaults::host_function;
     Strategy& strategy = alternates_;
     const StrategyOnAxis on_axis{"alternates", 0, &interface_, reinterpret_cast<tsr_strategy*>(&strategy)};
     CompileInput input{model_, mesh_, {}, {&on_axis, 1}, [this](const tsr_op& op) { return describe_op(device_, op); },
@@ -210,6 +229,32 @@ TEST_P(StateCopyTest, IsWaitedForAfterAStepThatFails) {
   copy.wait();
   EXPECT_EQ(bytes_of(copy), before);
   EXPECT_EQ(CopyFaults::num_waits_too_late, 0);
+}
+
+/// The step would change what is still being copied.
+TEST_P(StateCopyTest, ThatIsSaidToBeDoneTooEarlyEndsTheRun) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  StateCopy& copy = runtime_->reserve_copy(places_);
+  const auto copy_and_step = [&] {
+    CopyFaults::says_early = true;
+    copy.begin();
+    step(0);
+  };
+  EXPECT_EXIT(copy_and_step(), ::testing::ExitedWithCode(1),
+              "returned OK before its work had ended: [0-9]+ of [0-9]+ host functions on its streams had not run");
+}
+
+/// What writes the copy waits for a function at its end.
+TEST_P(StateCopyTest, WhoseFunctionsRunNeverOrTwiceEndsTheRun) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  StateCopy& copy = runtime_->reserve_copy(places_);
+  const auto copy_and_step = [&](int num_runs) {
+    CopyFaults::num_runs_of_functions = num_runs;
+    copy.begin();
+    step(0);
+  };
+  EXPECT_EXIT(copy_and_step(0), ::testing::ExitedWithCode(1), " host functions on its streams had not run");
+  EXPECT_EXIT(copy_and_step(2), ::testing::ExitedWithCode(1), " has run [0-9]+ functions [0-9]+ times instead of once");
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, StateCopyTest,

@@ -13,8 +13,15 @@
 
 #include <ctime>
 
+#include "base/concat.h"
+#include "guard/known_functions.h"
+#include "tessera/error.hpp"
+
 namespace tessera::host {
 namespace {
+
+constexpr int64_t kMs = 1'000'000;
+constexpr int64_t kClockErrorNs = 1'000 * kMs;  // far more than two clocks may differ by
 
 tsr_status note_time(void* time_ns, tsr_error*) noexcept {
   *static_cast<int64_t*>(time_ns) = monotonic_ns();
@@ -61,13 +68,31 @@ void StepMarks::mark(const RankStream& stream, size_t index, int64_t& time_ns) {
 
 void StepMarks::end() {
   times_->end_ns = monotonic_ns();
-  if (!api_) return;
+  if (api_) read();
+  check();
+}
+
+void StepMarks::read() {
   std::vector<int64_t> noted(2 * num_actions_);
   call(api_->read, timestamps_, noted.data());
   for (size_t i = 0; i < num_actions_; ++i) {
     ActionTime& time = times_->actions[i];
     if (noted[2 * i] != 0) time.begin_ns = noted[2 * i];
     if (noted[2 * i + 1] != 0) time.end_ns = noted[2 * i + 1];
+  }
+}
+
+void StepMarks::check() const {
+  for (size_t i = 0; i < num_actions_; ++i) {
+    const ActionTime& time = times_->actions[i];
+    if (!api_ && (time.begin_ns == 0 || time.end_ns == 0))
+      end_by_early_ok(device_, "a host function that notes the time had not run");
+    if (times_->begin_ns - kClockErrorNs <= time.begin_ns && time.begin_ns <= time.end_ns &&
+        time.end_ns <= times_->end_ns + kClockErrorNs)
+      continue;
+    throw Error(TSR_E_INTERNAL, concat(call_text(address_of(api_ ? api_->read : nullptr)), " returned the times ",
+                                       time.begin_ns, " and ", time.end_ns, " ns for the begin and the end of action ",
+                                       i, " of a run from ", times_->begin_ns, " to ", times_->end_ns, " ns"));
   }
 }
 

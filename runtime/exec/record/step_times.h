@@ -12,7 +12,7 @@ namespace tessera::host {
 int64_t monotonic_ns();
 
 struct ActionTime {
-  int64_t begin_ns = 0, end_ns = 0;  ///< 0: it did not run
+  int64_t begin_ns = 0, end_ns = 0;
 };
 
 /// Of a run that ended without an error.
@@ -36,11 +36,14 @@ class StepMarks {
   /// The stream has got to the action, or has done it. [issue-thread]
   void mark_begin(const RankStream& stream, size_t action);
   void mark_end(const RankStream& stream, size_t action);
-  /// The run has ended: `times` is complete. [control-thread]
+  /// The run has ended: `times` is complete. Throws INTERNAL if the device has noted times that are not of this run.
+  /// Each action was marked. [control-thread]
   void end();
 
  private:
   void mark(const RankStream& stream, size_t index, int64_t& time_ns);
+  void read();
+  void check() const;
 
   const Device& device_;
   const size_t num_actions_;

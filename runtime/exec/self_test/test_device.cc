@@ -5,9 +5,9 @@
 //     stream b   waits for the event, copies out           to the bit
 //
 // It finds functions that return OK and do nothing or something else, streams that run work out of order, twice, or do
-// not wait for one another, copies of other ranges than they were given, captures that run at once or never, and
-// denormals that are flushed to zero. It is not a conformance test: it tries one shape of an op, not all. Cost:
-// decision 0043.
+// not wait for one another or for semaphores, copies of other ranges than they were given, captures that run at once or
+// never, and denormals that are flushed to zero. It is not a conformance test: it tries one shape of an op, not all.
+// Cost: decision 0043.
 
 #include "exec/self_test/test_device.h"
 
@@ -17,6 +17,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -24,12 +25,14 @@
 #include "base/concat.h"
 #include "exec/self_test/test_ops.h"
 #include "exec/self_test/tested_device.h"
+#include "guard/call_watch.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {
 namespace {
 
 constexpr std::byte kLate{77};
+constexpr int64_t kSignalMs = 10'000;  // far more than a stream needs to go on
 
 /// What functions on streams use. It outlives the streams: a device may run a function again at any time.
 struct FunctionData {
@@ -187,30 +190,66 @@ class RangeTest {
   std::byte *const host_from_, *const host_to_, *const from_, *const to_;
 };
 
-/// What is captured is not run, and each launch runs it, where the device captures work.
+/// What is captured on two streams is not run, and each launch runs all of it, where the device captures work.
 void test_capture(const TestedDevice& tested) {
   const auto* const table = tested.device().table<tsr_device_capture>(TSR_DEVICE_CAPTURE);
   if (!table) return;
-  const auto fill = [&](uint32_t byte) {
-    call(tested.api().fill, tested.works(), tested.memory(), byte, TestedDevice::kBytes);
-  };
+  constexpr uint64_t kHalf = TestedDevice::kBytes / 2;
+  const tsr_device_interface& api = tested.api();
+  const EventHandle fork = make_event(tested.device()), join = make_event(tested.device());
+  const auto fill = [&](uint32_t byte) { call(api.fill, tested.works(), tested.memory(), byte, TestedDevice::kBytes); };
   fill(0);
   call(table->begin, tested.works());
-  fill(0x3F);
   std::unique_ptr<tsr_graph, void (*)(tsr_graph*)> graph(nullptr, table->destroy);
+  try {
+    call(api.event_record, fork.get(), tested.works());
+    call(api.stream_wait, tested.reads(), fork.get());
+    call(api.fill, tested.works(), tested.memory(), 0x3Fu, kHalf);
+    call(api.fill, tested.reads(), tested.memory(kHalf), 0x3Fu, kHalf);
+    call(api.event_record, join.get(), tested.reads());
+    call(api.stream_wait, tested.works(), join.get());
+  } catch (const Error&) {  // what failed fails the capture
+  }
   try {
     graph.reset(made_by<tsr_graph>(table->end, tested.works()));
   } catch (const Error&) {  // this cannot be captured, and then nothing was run
   }
   tested.read();
-  if (*tested.host() != std::byte{0}) tested.refuse("a capture", "ran what it was to capture");
+  const auto is_all = [&](std::byte byte) {
+    return std::ranges::count(std::span(tested.host(), TestedDevice::kBytes), byte) == TestedDevice::kBytes;
+  };
+  if (!is_all(std::byte{0})) tested.refuse("a capture", "ran what it was to capture");
   for (int launch = 1; graph && launch <= 2; ++launch) {
     fill(0);
     call(table->launch, graph.get(), tested.works());
     tested.read();
-    if (*tested.host() != std::byte{0x3F})
-      tested.refuse(concat("launch ", launch, " of a graph"), "did not run what it holds");
+    if (!is_all(std::byte{0x3F}))
+      tested.refuse(concat("launch ", launch, " of a graph"), "did not run all that it holds");
   }
+}
+
+/// A stream waits for a semaphore until the host signals it, and then sees what the host wrote before, where the device
+/// has them.
+void test_semaphore(const TestedDevice& tested) {
+  const auto* const table = tested.device().table<tsr_device_semaphore>(TSR_DEVICE_SEMAPHORE);
+  if (!table) return;
+  std::unique_ptr<tsr_semaphore, void (*)(tsr_semaphore*)> semaphore(nullptr, table->destroy);
+  try {
+    semaphore.reset(made_by<tsr_semaphore>(table->create, tested.device().handle()));
+  } catch (const Error& e) {
+    if (e.code() == TSR_E_UNSUPPORTED) return;  // the driver has no such wait
+    throw;
+  }
+  std::byte *const source = tested.host(0), *const result = tested.host(256);
+  *source = *result = std::byte{0};
+  call(table->wait, tested.works(), semaphore.get(), 1u);
+  call(tested.api().copy, tested.works(), result, source, uint64_t{1});
+  write_late(source, nullptr);
+  end_with(table->signal, semaphore.get(), 1u);
+  if (!tested.has_ended(tested.works(), kSignalMs))  // nothing that the stream uses can be given up
+    end_run(tested.refusal("a stream", "did not go on after a semaphore was signaled"));
+  if (*result != kLate)
+    tested.refuse("a stream", "did not wait for a semaphore, or did not see what was written before");
 }
 
 }  // namespace
@@ -224,6 +263,7 @@ void test_device(const Device& device, int64_t timeout_ms) {
   test_num_runs(tested, data);
   RangeTest(tested).run();
   test_capture(tested);
+  test_semaphore(tested);
   test_ops(tested);
   check_num_runs(tested, data);  // still once
 }

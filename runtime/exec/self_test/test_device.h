@@ -6,8 +6,9 @@
 
 namespace tessera::host {
 
-/// A handful of ops on one stream, whose results another one reads: copies, fills, host functions, an event, and those
-/// of the kernels that the device describes. Throws INTERNAL, naming the plugin and the op. [control-thread]
+/// A handful of ops on one stream, whose results another one reads: copies, fills, host functions, an event, a graph
+/// and a semaphore where it has them, and those of the kernels that the device describes. Throws INTERNAL, naming the
+/// plugin and the op. [control-thread]
 void test_device(const Device& device, int64_t timeout_ms);
 
 }  // namespace tessera::host

@@ -82,7 +82,7 @@ std::byte* TestedDevice::allocate(uint32_t memory, uint64_t num_bytes) {
 }
 
 void TestedDevice::wait(tsr_stream* stream) const {
-  call_for(timeout_ms_, api().stream_synchronize, stream, timeout_ms_);
+  synchronize(device_, stream, timeout_ms_);
 }
 
 // The memory that was copied from is cleared by the host in between.
@@ -95,9 +95,21 @@ void TestedDevice::read() const {
   wait(reads());
 }
 
+bool TestedDevice::has_ended(tsr_stream* stream, int64_t timeout_ms) const {
+  tsr_error err{};
+  const auto function = api().stream_synchronize;
+  const tsr_status status = enter_for(timeout_ms, function, stream, timeout_ms, &err);
+  if (status != TSR_OK && status != TSR_IN_PROGRESS) check_call(status, err, address_of(function));
+  return status == TSR_OK;
+}
+
+std::string TestedDevice::refusal(const std::string& what, const std::string& problem) const {
+  return concat(plugin_text(address_of(api().open)), " fails its self-test: ", what, " ", problem,
+                ", and reported no error; use another --device");
+}
+
 void TestedDevice::refuse(const std::string& what, const std::string& problem) const {
-  throw Error(TSR_E_INTERNAL, concat(plugin_text(address_of(api().open)), " fails its self-test: ", what, " ", problem,
-                                     ", and reported no error; use another --device"));
+  throw Error(TSR_E_INTERNAL, refusal(what, problem));
 }
 
 void TestedDevice::write(const std::vector<TestedOperand>& operands) const {

@@ -38,8 +38,11 @@ class TestedDevice {
   tsr_stream* reads() const { return reads_.get(); }
   tsr_event* done() const { return done_.get(); }
   void wait(tsr_stream* stream) const;
+  /// False after `timeout_ms`.
+  bool has_ended(tsr_stream* stream, int64_t timeout_ms) const;
   /// The memory to the host, through the other stream.
   void read() const;
+  std::string refusal(const std::string& what, const std::string& problem) const;
   [[noreturn]] void refuse(const std::string& what, const std::string& problem) const;
 
  private:

@@ -73,12 +73,14 @@ static tsr_status allocate(tsr_device* device, uint32_t memory, uint64_t num_byt
   return status;
 }
 static tsr_stream* state_stream = NULL; /* of --save-async */
+static int is_tested = 0;               /* the self-test is over */
 static tsr_status stream_create(tsr_device* device, tsr_str name, tsr_stream** stream, tsr_error* err) {
   static tsr_stream* first = NULL;
   if (is_fault("stream", "null")) return TSR_OK;
   if (is_fault("stream", "twice") && first) return *stream = first, TSR_OK;
   const tsr_status status = inner.stream_create(device, name, stream, err);
   first = *stream;
+  if (name.len < 9 || memcmp(name.ptr, "self-test", 9) != 0) __atomic_store_n(&is_tested, 1, __ATOMIC_RELAXED);
   if (status == TSR_OK && name.len == strlen("copy_state") && memcmp(name.ptr, "copy_state", name.len) == 0)
     __atomic_store_n(&state_stream, *stream, __ATOMIC_RELAXED);
   return status;
@@ -159,6 +161,7 @@ static tsr_status host_function(tsr_stream* stream, tsr_host_function function, 
   static tsr_host_function kept = NULL;
   static void* kept_user = NULL;
   if (is_fault("function", "at-once")) return function(user, err);
+  if (is_fault("function", "never-later") && __atomic_load_n(&is_tested, __ATOMIC_RELAXED)) return TSR_OK;
   if (is_fault("function", "twice")) inner.host_function(stream, function, user, err);
   if (!is_fault("function", "swapped")) return inner.host_function(stream, function, user, err);
   if (!kept) {
