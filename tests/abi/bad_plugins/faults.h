@@ -143,6 +143,7 @@ static inline void faults_at(const char* place) {
   if (is_fault(place, "timer")) faults_set_timer();
   if (is_fault(place, "thread-data")) faults_keep_thread();
   if (is_fault(place, "send-term")) kill(getpid(), SIGTERM);
+  if (is_fault(place, "send-term-to-parent")) kill(getppid(), SIGTERM);
   if (is_fault(place, "kill-in-real-time")) kill(getpid(), SIGRTMAX);
   if (is_fault(place, "close-all")) syscall(SYS_close_range, 0u, ~0u, 0u);
   if (is_fault(place, "timer-and-hang")) faults_set_timer(), faults_hang();
