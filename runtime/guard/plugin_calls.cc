@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "base/concat.h"
@@ -23,6 +24,13 @@ namespace tessera::host {
 namespace {
 
 constexpr size_t kHandlerStackBytes = 64 << 10;
+
+template <size_t kSize>
+void copy_to(char (&place)[kSize], std::string_view text) {
+  const size_t length = std::min(text.size(), kSize - 1);
+  std::memcpy(place, text.data(), length);
+  place[length] = 0;
+}
 
 /// A thread's place in the watch's list, and its stack for handlers: a plugin that recurses without end leaves none.
 class KnownThread {
@@ -62,10 +70,21 @@ void name_rank_of_this_thread(int rank) {
 void note_error(std::string_view text) noexcept {
   ThreadCalls& calls = this_thread_calls;
   calls.has_error = false;
-  const size_t length = std::min(text.size(), sizeof calls.error - 1);
-  std::memcpy(calls.error, text.data(), length);
-  calls.error[length] = 0;
-  calls.has_error = length > 0;
+  copy_to(calls.error, text);
+  calls.has_error = !text.empty();
+}
+
+void note_run_error(int rank, std::string_view text) noexcept {
+  static std::mutex noting;
+  const std::lock_guard lock(noting);
+  if (run_error.is_there) return;
+  run_error.rank = rank;
+  copy_to(run_error.text, text);
+  run_error.is_there = true;
+}
+
+void forget_run_error() noexcept {
+  run_error.is_there = false;
 }
 
 void throw_escaped(const void* function) {

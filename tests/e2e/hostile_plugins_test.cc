@@ -294,6 +294,14 @@ TEST(HostilePlugin, ThatBlocksInAbortDoesNotHideTheErrorBefore) {
                by_signal(11));
 }
 
+// Where ranks are threads, the end of the run waits for none of them.
+TEST(HostilePlugin, ThatHangsDoesNotHideTheErrorOfAnotherRank) {
+  expect_named(train_wrapped("create-fails-beside-hang", kNoFlag, "hostile"),
+               {"tessera: rank 1: ", "the cable is unplugged; after that rank 0: the plugin hostile (",
+                "has not returned from its function create within 2000 ms, so the run ends"},
+               1);
+}
+
 // Nor is a device hostile whose optional table is longer than this host knows it.
 TEST(HostilePlugin, WhoseOptionalTableIsOfALaterMinorIsUsed) {
   const CommandResult longer =

@@ -186,6 +186,18 @@ TEST_F(Guard, EndsTheRunWithTheWordsOfOneThread) {
   EXPECT_EXIT(end_by_many(), ::testing::ExitedWithCode(1), ::testing::Eq("said\n"));
 }
 
+TEST_F(Guard, EndsTheRunWithTheErrorOfTheRankThatFailedFirst) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto end_after_error = [](int rank) {
+    note_run_error(1, "no cable");
+    note_run_error(2, "rank 1 has gone");
+    end_run("a fault", rank);
+  };
+  EXPECT_EXIT(end_after_error(0), ::testing::ExitedWithCode(1),
+              ::testing::Eq("tessera: rank 1: no cable; after that rank 0: a fault\n"));
+  EXPECT_EXIT(end_after_error(1), ::testing::ExitedWithCode(1), ::testing::Eq("tessera: rank 1: a fault\n"));
+}
+
 TEST_F(Guard, TakesCallsOfAnyDepth) {
   expect_error([] { call(call_again, 10); }, {"without a message"});
   EXPECT_EQ(this_thread_calls.depth, 0u);

@@ -392,6 +392,7 @@ static tsr_status create_in_other_group(const tsr_comm_create_args* args, tsr_co
 }
 static tsr_status create(const tsr_comm_create_args* args, tsr_comm** comm, tsr_error* err) {
   faults_at("create");
+  if (faults_beside_hang("create", args->rank)) return fail(err);
   if (is_fault("submit", "forge-and-kill")) forge_failures(args->host);
   device = args->device_interface;
   num_members = args->size;
