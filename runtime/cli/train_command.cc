@@ -254,7 +254,7 @@ int start_ranks(const RunFlags& flags, int num_ranks, const std::vector<std::str
       throw UsageError(concat("--config ", flags.config_file, " is a pipe, which can be read once, and each of ",
                               num_ranks, " ranks reads it; write it to a file and give that"));
     try_communicator(job, log);
-    request.finish_ms = job.config.timeout_ms;
+    request.finish_ms = end_of_calls_ms(job.config.timeout_ms);
     request.has_steps = job.trains;
     request.asks_to_save = job.trains && signals.requests().num_saves > 0;
   }

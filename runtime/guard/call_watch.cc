@@ -74,17 +74,18 @@ std::string sentence_of(const ThreadCalls& thread, const CallFrame& frame, const
                 known ? known->place : "a function", " within ", limit, ", so the run ends");
 }
 
-bool is_beyond(int64_t ms, int64_t timeout_ms) {
-  return ms > timeout_ms + kGraceMs + timeout_ms / kGraceShare;
+/// When a call with that time-out ends the run.
+int64_t call_limit_ms(int64_t timeout_ms) {
+  return timeout_ms + kGraceMs + timeout_ms / kGraceShare;
 }
 
 /// What a call lasts too long for; empty: it does not.
 std::string exceeded_limit(const ThreadCalls& thread, const CallFrame& frame) {
   const KnownFunction* known = find_function(frame.function);
   const int64_t timeout_ms = timeout_of(known, frame.limit_ms);
-  if (is_beyond(frame.seen_for_ms, timeout_ms)) return concat(timeout_ms, " ms", flag_for(known, frame.limit_ms));
+  if (frame.seen_for_ms > call_limit_ms(timeout_ms)) return concat(timeout_ms, " ms", flag_for(known, frame.limit_ms));
   const int64_t over_ms = std::min(frame.seen_for_ms, watch().over_ms);
-  return run_error.is_before(thread.rank) && is_beyond(over_ms, kAbortMs) ? concat(kAbortMs, " ms") : "";
+  return run_error.is_before(thread.rank) && over_ms > call_limit_ms(kAbortMs) ? concat(kAbortMs, " ms") : "";
 }
 
 std::string error_before(int rank) {
@@ -146,6 +147,11 @@ void watch_calls() {
 void set_call_timeouts(const CallTimeouts& timeouts) {
   watch().start_ms = timeouts.start_ms;
   watch().step_ms = timeouts.step_ms;
+}
+
+int64_t end_of_calls_ms(int64_t timeout_ms) {
+  constexpr int64_t kToSayMs = 1'000;
+  return call_limit_ms(timeout_ms) + kToSayMs;
 }
 
 LastWordsScope::LastWordsScope(LastWords say) {

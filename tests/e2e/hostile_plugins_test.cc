@@ -257,6 +257,7 @@ TEST(HostilePlugin, ThatDoesNotReturnEndsTheRun) {
                   {"submit-hang", kNoFlag, "hostile", "hostile-comm.so", "submit", step_ms, of_step},
                   {"submit-hang", kNoFlag, "hostile-gloo", "hostile-gloo-comm.so", "submit", step_ms},
                   {"destroy-hang", kNoFlag, "hostile", "hostile-comm.so", "destroy", step_ms},
+                  {"destroy-of-second-hang", kNoFlag, "hostile-gloo", "hostile-gloo-comm.so", "destroy", step_ms},
                   {"launch-hang", device, "local", "hostile-device.so", "launch", step_ms},
                   {"synchronize-hang", device, "local", "hostile-device.so", "stream_synchronize", start_ms},
                   {"close-hang", device, "local", "hostile-device.so", "close", step_ms}};

@@ -453,6 +453,7 @@ static void abort_all(tsr_comm* const* comms, uint64_t num_comms) {
 }
 static void destroy(tsr_comm* comm) {
   faults_at("destroy");
+  if (comm == __atomic_load_n(&of_second, __ATOMIC_RELAXED)) faults_at("destroy-of-second");
   inner.destroy(comm);
 }
 
