@@ -313,6 +313,16 @@ TEST(HostilePlugin, WhoseOptionalTableIsOfALaterMinorIsUsed) {
 
 // ---- pointers and counts --------------------------------------------------------------------------------------------
 
+// Its first load, in a child process, must not crash on what the host asks about.
+TEST(HostilePlugin, WhoseDescriptionIsNotThereIsRefused) {
+  const std::map<std::string, std::string> sentences = {{"wild_factory", "a factory that is missing"},
+                                                        {"wild_version", "a malformed version"},
+                                                        {"wild_options", "a malformed list of 5 options"},
+                                                        {"wild_table", "in memory that cannot be read"}};
+  for (const auto& [name, sentence] : sentences)
+    expect_named(run({"plugins", "info", binary_dir("tests/bad_plugins/" + name + ".so")}, ""), {name, sentence}, 2);
+}
+
 TEST(HostilePlugin, ThatHandsOverPointersThatLieIsRefused) {
   const std::map<std::string, std::string> sentences = {
       {"null-action", "the action is NULL"},
