@@ -374,7 +374,10 @@ TEST(HostilePlugin, ThatAnswersNonsenseIsNamed) {
                                                       {"more", "1032 slots and OK, where there was room for 32"},
                                                       {"spare", "a wrong slot: "},
                                                       {"flags", "a wrong slot: "},
-                                                      {"dtype", "a wrong slot: "}};
+                                                      {"dtype", "a wrong slot: "},
+                                                      {"mode", "a wrong slot: p0 of op token_embedding: it has mode"},
+                                                      {"elements", "a wrong slot: p0 of op token_embedding: it has "},
+                                                      {"less", "a wrong slot: o0 of op token_embedding: it is miss"}};
   for (const auto& [fault, answer] : answers)
     expect_named(train_wrapped("describe-" + fault, "--device=hostile"), {describe + answer});
   expect_named(train_wrapped("extension-wild", "--device=hostile"),

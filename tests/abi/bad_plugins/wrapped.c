@@ -36,6 +36,9 @@ static tsr_status describe(const tsr_op* op, tsr_slot_spec* slots, uint64_t* num
   if (is_fault("describe", "spare")) slots[0].spare[1] = 7;
   if (is_fault("describe", "flags")) slots[0].flags |= 0x80;
   if (is_fault("describe", "dtype")) slots[0].dtype = 0;
+  if (is_fault("describe", "mode")) slots[0].mode = TSR_MODE_WRITE;
+  if (is_fault("describe", "elements")) ++slots[0].num_elements;
+  if (is_fault("describe", "less")) --*num_slots;
   return status;
 }
 static tsr_status open_device(const tsr_device_open_args* args, tsr_device** device, tsr_error* err) {
