@@ -98,6 +98,13 @@ std::string call_text(const void* function) {
   return known ? concat("the plugin ", known->plugin, " in ", known->place) : "a plugin";
 }
 
+bool is_plugin_name(std::string_view name) {
+  const std::string begin = concat(name, " (");
+  for (const KnownFunction* known = first_function; known; known = known->next)
+    if (std::string_view(known->plugin).starts_with(begin)) return true;
+  return false;
+}
+
 void know_code(const void* entry, const std::string& plugin) {
   if (find_code(entry)) return;
   const std::lock_guard lock(writing);

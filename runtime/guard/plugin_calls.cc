@@ -109,15 +109,32 @@ void end_by_lost_thread(const void* function) {
   end_run(concat(call_text(function), " ended the thread that called it (pthread_exit), so the run ends"));
 }
 
-void check_call(tsr_status status, const tsr_error& err, const void* function) {
+namespace {
+
+/// An error speaks in the name of its domain. A stream's may be that of whatever works on it.
+bool needs_name(const tsr_error& err, const void* function) {
+  const KnownFunction* known = find_function(function);
+  const bool has_name = known && std::strchr(known->plugin, '(');  // a plugin that is being loaded is its file's path
+  const std::string_view domain(err.domain, strnlen(err.domain, sizeof err.domain));
+  return has_name && std::string_view(known->place) != "its function stream_synchronize" && !is_plugin_name(domain);
+}
+
+std::string text_of(tsr_status status, const tsr_error& err, const void* function) {
+  if (err.message[0] == '\0') return concat("status ", status, " without a message from ", call_text(function));
   try {
-    if (err.message[0] == '\0')
-      throw Error(status, concat("status ", status, " without a message from ", call_text(function)), err.rank);
     check(status, err);
+    return "";
   } catch (const Error& error) {
-    note_error(error.what());
-    throw;
+    return needs_name(err, function) ? concat(error.what(), " (from ", call_text(function), ")") : error.what();
   }
+}
+
+}  // namespace
+
+void check_call(tsr_status status, const tsr_error& err, const void* function) {
+  const std::string text = text_of(status, err, function);
+  note_error(text);
+  throw Error(status, text, err.rank);
 }
 
 void check_handle(const void* handle, const void* function) {
