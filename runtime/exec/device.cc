@@ -106,11 +106,11 @@ namespace {
 
 /// A workspace or a context: the device's own.
 void check_own(const tsr_op& op, const tsr_slot_spec& slot) {
-  constexpr uint64_t kMostElements = uint64_t{1} << 56;
+  constexpr uint64_t kMaxSlotElements = uint64_t{1} << 56;
   const bool is_read = TSR_SLOT_ROLE(slot.slot) == TSR_ROLE_CONTEXT && op.phase == TSR_PHASE_BACKWARD_WEIGHT;
   const uint32_t mode = is_read ? TSR_MODE_READ : TSR_MODE_WRITE;
   if (slot.mode != mode) refuse_slot(concat("it has mode ", op::mode_name(slot.mode), ", not ", op::mode_name(mode)));
-  if (slot.num_elements > kMostElements) refuse_slot(concat(slot.num_elements, " elements are too many to address"));
+  if (slot.num_elements > kMaxSlotElements) refuse_slot(concat(slot.num_elements, " elements are too many to address"));
 }
 
 /// One that the op has on every device.

@@ -14,7 +14,6 @@
 #include <utility>
 
 #include "base/concat.h"
-#include "machine/core_binding.h"
 #include "base/progress.h"
 #include "config/usage_error.h"
 #include "data/examples/example_dataset.h"
@@ -25,6 +24,7 @@
 #include "exec/device.h"
 #include "guard/call_watch.h"
 #include "guard/process_state.h"
+#include "machine/core_binding.h"
 #include "model/freeze.h"
 #include "model/initial_values.h"
 #include "model/model_name.h"
@@ -44,14 +44,16 @@ void place_comm_streams(Job& job) {
   const tsr_str kind = device.device()->stream_kind, host_kind = job.plugins.cpu.device()->stream_kind;
   std::string reason;
   auto claims = claims_on(*communicator.communicator(), communicator.name, kind, reason);
-  if (!claims) {
+  const bool has_other_streams = view(kind) != view(host_kind);
+  if (!claims && has_other_streams) {
     claims = claims_on(*communicator.communicator(), communicator.name, host_kind, reason);
     job.staged.collectives = true;
   }
   if (!claims)
-    throw UsageError(concat("--comm ", communicator.name, " works neither on the streams of --device ", device.name,
-                            " (", tessera::to_string(kind), ") nor on the host's (", tessera::to_string(host_kind),
-                            "): ", reason, "; give another communicator, such as ", kDefaultCommunicator,
+    throw UsageError(concat("--comm ", communicator.name, has_other_streams ? " works neither on" : " does not work on",
+                            " the streams of --device ", device.name, " (", view(kind),
+                            has_other_streams ? concat(") nor on the host's (", view(host_kind)) : "", "): ", reason,
+                            "; give another communicator, such as ", kDefaultCommunicator,
                             ", which works with any device"));
   job.comm_claims = *claims;
   if (job.staged.collectives && !optional_table<tsr_device_semaphore>(*device.device(), TSR_DEVICE_SEMAPHORE))

@@ -154,8 +154,7 @@ static tsr_status copy(tsr_stream* stream, void* to, const void* from, uint64_t 
   if (is_fault("copy", "to-a-page") && num_bytes > 1) to = (char*)to - (size_t)to % 4096;
   if (is_fault("copy", "from-a-page") && num_bytes > 1) from = (const char*)from - (size_t)from % 4096;
   if (is_fault("copy", "by-sixteens") && num_bytes > 1) num_bytes -= num_bytes % 16;
-  if (is_fault("copy", "at-once")) memcpy(to, from, num_bytes);
-  if (is_fault("copy", "at-once")) return TSR_OK;
+  if (is_fault("copy", "at-once")) return memcpy(to, from, num_bytes), TSR_OK;
   return is_fault("copy", "nothing") ? TSR_OK : inner.copy(stream, to, from, num_bytes, err);
 }
 static tsr_status host_function(tsr_stream* stream, tsr_host_function function, void* user, tsr_error* err) {
@@ -431,6 +430,7 @@ static tsr_status async_error(tsr_comm* comm, tsr_error* err) {
 }
 /* Claims less than it does, or what nothing means. */
 static tsr_status caps(tsr_str stream_kind, tsr_comm_caps* caps, tsr_error* err) {
+  if (is_fault("caps", "silent")) return TSR_E_UNSUPPORTED;
   const tsr_status status = inner.caps(stream_kind, caps, err);
   static const tsr_dtype kIntegers[] = {TSR_I32, TSR_I64};
   static const tsr_str kOtherKinds[] = {{"other.stream", 12}};
