@@ -425,11 +425,11 @@ static tsr_status submit(tsr_comm* comm, const tsr_collective* collective, tsr_e
 }
 static tsr_status async_error(tsr_comm* comm, tsr_error* err) {
   faults_at("async");
-  if (is_fault("async", "silent")) return TSR_E_UNAVAILABLE;
-  return inner.async_error(comm, err);
+  return is_fault("async", "silent") ? TSR_E_UNAVAILABLE : inner.async_error(comm, err);
 }
 /* Claims less than it does, or what nothing means. */
 static tsr_status caps(tsr_str stream_kind, tsr_comm_caps* caps, tsr_error* err) {
+  faults_at("caps");
   if (is_fault("caps", "silent")) return TSR_E_UNSUPPORTED;
   const tsr_status status = inner.caps(stream_kind, caps, err);
   static const tsr_dtype kIntegers[] = {TSR_I32, TSR_I64};
@@ -444,8 +444,8 @@ static tsr_status caps(tsr_str stream_kind, tsr_comm_caps* caps, tsr_error* err)
   if (is_fault("caps", "integers")) caps->dtypes = kIntegers, caps->num_dtypes = 2;
   if (is_fault("caps", "other-kinds")) caps->stream_kinds = kOtherKinds, caps->num_stream_kinds = 1;
   static int num_calls = 0;
-  const int is_later = __sync_fetch_and_add(&num_calls, 1) > 0;
-  if (is_fault("caps", "less-later") && is_later) caps->collectives = UINT64_C(1) << TSR_COLL_BARRIER;
+  if (is_fault("caps", "less-later") && __sync_fetch_and_add(&num_calls, 1) > 0)
+    caps->collectives = UINT64_C(1) << TSR_COLL_BARRIER;
   if (is_fault("caps", "wild")) caps->dtypes = (const tsr_dtype*)(size_t)64;
   if (is_fault("caps", "not-canonical")) caps->flags &= ~TSR_COMM_CANONICAL_SUM;
   return status;
