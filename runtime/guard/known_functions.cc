@@ -99,9 +99,11 @@ std::string call_text(const void* function) {
 }
 
 bool is_plugin_name(std::string_view name) {
-  const std::string begin = concat(name, " (");
-  for (const KnownFunction* known = first_function; known; known = known->next)
-    if (std::string_view(known->plugin).starts_with(begin)) return true;
+  const std::string begin = concat(name, " ("), end = concat("/", name, ".so)");  // "gloo (/usr/lib/gloo-comm.so)"
+  for (const KnownFunction* known = first_function; known; known = known->next) {
+    const std::string_view plugin = known->plugin;
+    if (plugin.starts_with(begin) || plugin.ends_with(end)) return true;
+  }
   return false;
 }
 

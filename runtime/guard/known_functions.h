@@ -42,7 +42,7 @@ const KnownFunction* find_function(const void* function) noexcept;
 std::string plugin_text(const void* function);
 std::string call_text(const void* function);
 
-/// Whether a plugin of that name is known.
+/// Whether a plugin of that name, or in a file NAME.so, is known.
 bool is_plugin_name(std::string_view name);
 
 /// The code of a loaded plugin, so that a crash of a thread of its own is named: adds the executable segments of the
