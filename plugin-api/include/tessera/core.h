@@ -125,7 +125,7 @@ typedef struct tsr_error {
   int32_t native_code; /* errno, cudaError_t, ...; 0 if none or not kept */
   int32_t rank;
   uint32_t reserved;
-  char domain[32];   /* the plugin's name */
+  char domain[32];   /* the plugin's name, or its file's */
   char message[464]; /* one sentence: what, where, which value, what to do */
 } tsr_error;
 
