@@ -31,6 +31,7 @@
 #include "config/usage_error.h"
 #include "data/examples/example_source.h"
 #include "data/examples/idx_pair.h"
+#include "guard/call_watch.h"
 #include "guard/supervisor.h"
 #include "launch/launcher.h"
 #include "launch/process_setup.h"
@@ -161,9 +162,14 @@ void warn_of_store_address(std::string_view why, const Log& log) {
                 "; to let ranks of several machines meet there, start them with a launcher (docs/launching.md)");
 }
 
+/// For a signal that the run has sent itself.
+void end_by_own_signal(const std::string& why) {
+  end_run(why);
+}
+
 int train_alone(const RunFlags& flags, const RankEnvironment& environment) {
   announce_ending_signals();
-  RunSignals signals(true);  // before plugins start threads
+  RunSignals signals(true, end_by_own_signal);  // before plugins start threads
   RecordedLog recorded(flags, 0, 1);
   const Log& log = recorded.log;
   if (flags.print_config) return print_config(flags, 1, 1, log);
@@ -181,7 +187,7 @@ int train_alone(const RunFlags& flags, const RankEnvironment& environment) {
 /// One rank of several, started by a launcher.
 int train_as_rank(const RunFlags& flags, const RankEnvironment& environment, RankProcess& process) {
   keep_what_is_not_read();
-  RunSignals signals(!process.is_launched());  // before plugins start threads
+  RunSignals signals(!process.is_launched(), end_by_own_signal);  // before plugins start threads
   ranks_to_start(requested_world(flags.config), environment);
   RecordedLog recorded(flags, environment.rank, environment.world_size);
   const Log& log = recorded.log;
@@ -235,7 +241,7 @@ int start_ranks(const RunFlags& flags, int num_ranks, const std::vector<std::str
   warn_of_store_address("ranks of --nproc and --mesh meet on this machine", log);
   LaunchRequest request{own_executable(), argv, num_ranks};
   {
-    RunSignals signals(true);  // before plugins start threads
+    RunSignals signals(true, end_by_own_signal);  // before plugins start threads
     Job unplanned = job_of(flags, num_ranks, log);
     check_files(unplanned, flags);
     open_data(unplanned, log);
@@ -248,7 +254,7 @@ int start_ranks(const RunFlags& flags, int num_ranks, const std::vector<std::str
       throw UsageError(concat("--config ", flags.config_file, " is a pipe, which can be read once, and each of ",
                               num_ranks, " ranks reads it; write it to a file and give that"));
     try_communicator(job, log);
-    request.finish_ms = job.config.timeout_ms;
+    request.finish_ms = end_of_calls_ms(job.config.timeout_ms);
     request.has_steps = job.trains;
     request.asks_to_save = job.trains && signals.requests().num_saves > 0;
   }

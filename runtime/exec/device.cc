@@ -3,9 +3,11 @@
 
 #include "exec/device.h"
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "base/concat.h"
@@ -16,6 +18,7 @@
 #include "guard/writable.h"
 #include "program/program.h"
 #include "tessera/error.hpp"
+#include "tessera/op_slots.hpp"
 
 namespace tessera::host {
 namespace {
@@ -93,6 +96,78 @@ EventHandle make_event(const Device& device) {
   return {new_by<tsr_event>(device.api().event_create, device.handle()), {&device.api()}};
 }
 
+namespace {
+
+// What follows throws the reason why a slot that describe() lists is wrong. Programs are built from the answer, so
+// without it they would be blamed, and the strategies that made them.
+
+[[noreturn]] void refuse_slot(const std::string& why) {
+  throw Error(TSR_E_INTERNAL, why);
+}
+
+/// A workspace or a context: the device's own.
+void check_own(const tsr_op& op, const tsr_slot_spec& slot) {
+  constexpr uint64_t kMaxSlotElements = uint64_t{1} << 56;
+  const bool is_read = TSR_SLOT_ROLE(slot.slot) == TSR_ROLE_CONTEXT && op.phase == TSR_PHASE_BACKWARD_WEIGHT;
+  const uint32_t mode = is_read ? TSR_MODE_READ : TSR_MODE_WRITE;
+  if (slot.mode != mode) refuse_slot(concat("it has mode ", op::mode_name(slot.mode), ", not ", op::mode_name(mode)));
+  if (slot.num_elements > kMaxSlotElements) refuse_slot(concat(slot.num_elements, " elements are too many to address"));
+}
+
+/// One that the op has on every device.
+void check_listed(const op::SlotList& table, const tsr_slot_spec& slot) {
+  const auto listed = std::ranges::find(table, slot.slot, &tsr_slot_spec::slot);
+  if (listed == table.end()) refuse_slot("the op has no such slot");
+  if (slot.mode != listed->mode)
+    refuse_slot(concat("it has mode ", op::mode_name(slot.mode), ", in the op table ", op::mode_name(listed->mode)));
+  if (slot.dtype != listed->dtype)
+    refuse_slot(concat("it is of ", dtype_name(slot.dtype), ", in the op table of ", dtype_name(listed->dtype)));
+  if (slot.num_elements != listed->num_elements)
+    refuse_slot(concat("it has ", counted(slot.num_elements, "element"), ", in the op table ", listed->num_elements));
+}
+
+void check_slot(const tsr_op& op, const op::SlotList* table, std::span<const tsr_slot_spec> slots, size_t index) {
+  const tsr_slot_spec& slot = slots[index];
+  check_spare(slot, "tsr_slot_spec");
+  check_flags(slot.flags, TSR_SLOT_OPTIONAL, "tsr_slot_spec");
+  dtype_name(slot.dtype);
+  const uint32_t role = TSR_SLOT_ROLE(slot.slot);
+  if (op::slot_index(slots, slot.slot) != static_cast<int>(index)) refuse_slot("it is there twice");
+  if (role == TSR_ROLE_WORKSPACE || role == TSR_ROLE_CONTEXT)
+    check_own(op, slot);
+  else if (table)
+    check_listed(*table, slot);
+}
+
+/// What the op has on every device (tessera/op_slots.hpp); nothing where that refuses what this device computes.
+std::optional<op::SlotList> table_of(const tsr_op& op) {
+  try {
+    return op::slots_of(op);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+void check_slots(const tsr_device_interface& device, const tsr_op& op, std::span<const tsr_slot_spec> slots) {
+  const auto refuse = [&](uint32_t slot, const std::string& why) {
+    throw Error(TSR_E_INTERNAL, concat(call_text(address_of(device.describe)), " returned a wrong slot: ",
+                                       op::slot_name(slot), " of op ", op::op_name(op.kind), ": ", why));
+  };
+  const auto table = table_of(op);
+  for (size_t i = 0; i < slots.size(); ++i) {
+    try {
+      check_slot(op, table ? &*table : nullptr, slots, i);
+    } catch (const Error& error) {
+      refuse(slots[i].slot, error.what());
+    }
+  }
+  for (const tsr_slot_spec& listed : table.value_or(op::SlotList()))
+    if (!(listed.flags & TSR_SLOT_OPTIONAL) && op::slot_index(slots, listed.slot) < 0)
+      refuse(listed.slot, "it is missing");
+}
+
+}  // namespace
+
 std::vector<tsr_slot_spec> describe(const tsr_device_interface& device, const tsr_op& op) {
   // Enough for every existing op; a device that needs more returns how many, and is called again.
   std::vector<tsr_slot_spec> slots(32);
@@ -111,16 +186,7 @@ std::vector<tsr_slot_spec> describe(const tsr_device_interface& device, const ts
     throw Error(TSR_E_INTERNAL, concat(call_text(address_of(device.describe)), " returned ", num_slots,
                                        " slots and OK, where there was room for ", slots.size()));
   slots.resize(num_slots);
-  try {
-    for (const tsr_slot_spec& slot : slots) {
-      check_spare(slot, "tsr_slot_spec");
-      check_flags(slot.flags, TSR_SLOT_OPTIONAL, "tsr_slot_spec");
-      dtype_name(slot.dtype);
-    }
-  } catch (const Error& error) {
-    throw Error(TSR_E_INTERNAL,
-                concat(call_text(address_of(device.describe)), " returned a wrong slot: ", error.what()));
-  }
+  check_slots(device, op, slots);
   return slots;
 }
 

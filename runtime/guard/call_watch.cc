@@ -48,6 +48,7 @@ struct Watch {
   std::atomic<int64_t> start_ms = CallTimeouts().start_ms, step_ms = CallTimeouts().step_ms;
   std::mutex words_mutex;  // guards `say`
   LastWords say;
+  int64_t over_ms = 0;  // since a rank of this process has failed; of the watch's own thread
 };
 Watch& watch() {
   static Watch& one = *new Watch;
@@ -65,13 +66,31 @@ const char* flag_for(const KnownFunction* function, int64_t own_ms) {
   return function && function->limit == CallLimit::step ? " (--timeout-ms)" : " (--start-timeout-ms)";
 }
 
-std::string sentence_of(const ThreadCalls& thread, const CallFrame& frame) {
+std::string sentence_of(const ThreadCalls& thread, const CallFrame& frame, const std::string& limit) {
   const void* function = frame.function;
   const KnownFunction* known = find_function(function);
-  const int64_t own_ms = frame.limit_ms;
-  return concat(thread.has_error ? concat(thread.error, "; after that ") : "", plugin_text(function),
-                " has not returned from ", known ? known->place : "a function", " within ", timeout_of(known, own_ms),
-                " ms", flag_for(known, own_ms), ", so the run ends");
+  const bool begins = thread.has_error && !run_error.is_before(thread.rank);
+  return concat(begins ? concat(thread.error, "; after that ") : "", plugin_text(function), " has not returned from ",
+                known ? known->place : "a function", " within ", limit, ", so the run ends");
+}
+
+/// When a call with that time-out ends the run.
+int64_t call_limit_ms(int64_t timeout_ms) {
+  return timeout_ms + kGraceMs + timeout_ms / kGraceShare;
+}
+
+/// What a call lasts too long for; empty: it does not.
+std::string exceeded_limit(const ThreadCalls& thread, const CallFrame& frame) {
+  const KnownFunction* known = find_function(frame.function);
+  const int64_t timeout_ms = timeout_of(known, frame.limit_ms);
+  if (frame.seen_for_ms > call_limit_ms(timeout_ms)) return concat(timeout_ms, " ms", flag_for(known, frame.limit_ms));
+  const int64_t over_ms = std::min(frame.seen_for_ms, watch().over_ms);
+  return run_error.is_before(thread.rank) && over_ms > call_limit_ms(kAbortMs) ? concat(kAbortMs, " ms") : "";
+}
+
+std::string error_before(int rank) {
+  if (!run_error.is_before(rank)) return "";
+  return concat("rank ", run_error.rank, ": ", run_error.text, "; after that ");
 }
 
 struct Ending {
@@ -83,15 +102,15 @@ struct Ending {
 std::optional<Ending> look(int64_t passed_ms) {
   Watch& all = watch();
   const std::lock_guard lock(all.mutex);
+  all.over_ms = run_error.is_there ? all.over_ms + passed_ms : 0;
   for (ThreadCalls* thread = all.threads; thread; thread = thread->next) {
     const uint32_t depth = std::min(thread->depth.load(std::memory_order_acquire), ThreadCalls::kMaxDepth);
     for (CallFrame& frame : std::span(thread->frames, depth)) {
       const uint64_t number = frame.number;
       frame.seen_for_ms = number == frame.seen_number ? frame.seen_for_ms + passed_ms : 0;
       frame.seen_number = number;
-      const int64_t timeout = timeout_of(find_function(frame.function), frame.limit_ms);
-      if (frame.seen_for_ms > timeout + kGraceMs + timeout / kGraceShare)
-        return Ending{sentence_of(*thread, frame), thread->rank};
+      if (const std::string limit = exceeded_limit(*thread, frame); !limit.empty())
+        return Ending{sentence_of(*thread, frame, limit), thread->rank};
     }
   }
   return std::nullopt;
@@ -130,6 +149,11 @@ void set_call_timeouts(const CallTimeouts& timeouts) {
   watch().step_ms = timeouts.step_ms;
 }
 
+int64_t end_of_calls_ms(int64_t timeout_ms) {
+  constexpr int64_t kToSayMs = 1'000;
+  return call_limit_ms(timeout_ms) + kToSayMs;
+}
+
 LastWordsScope::LastWordsScope(LastWords say) {
   const std::lock_guard lock(watch().words_mutex);
   watch().say = std::move(say);
@@ -161,7 +185,7 @@ void end_run(const std::string& sentence, int rank) noexcept {
     if (watch().say)
       watch().say(sentence);
     else
-      print_error(concat(rank < 0 ? "" : concat("rank ", rank, ": "), sentence));
+      print_error(concat(error_before(rank), rank < 0 ? "" : concat("rank ", rank, ": "), sentence));
   } catch (...) {  // the exit code remains
   }
   end_process(1);  // past destructors, which may wait for the thread that does not return

@@ -20,6 +20,8 @@ struct CallTimeouts {
 /// not watched. [any-thread]
 void watch_calls();
 void set_call_timeouts(const CallTimeouts& timeouts);
+/// How long a parent waits for a process whose calls have that time-out: until the watch has ended it and said why.
+int64_t end_of_calls_ms(int64_t timeout_ms);
 
 /// Ends the process with exit code 1 and the sentence, which is about that rank. [any-thread]
 [[noreturn]] void end_run(const std::string& sentence, int rank = this_thread_calls.rank) noexcept;

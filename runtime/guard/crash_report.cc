@@ -20,6 +20,7 @@
 
 #include <array>
 #include <atomic>
+#include <span>
 #include <string_view>
 
 #include "base/concat.h"
@@ -66,12 +67,26 @@ void* stack_of(const void* context) {
 #endif
 }
 
+using TextSpace = std::array<char, 24>;
+
 /// The decimal digits of a number, at the end of `space`.
-std::string_view digits(unsigned number, std::array<char, 12>& space) {
+std::string_view digits(unsigned number, std::span<char> space) {
   size_t first = space.size();
   do
     space[--first] = static_cast<char>('0' + number % 10);
   while (number /= 10);
+  return {space.data() + first, space.size() - first};
+}
+
+/// "rank 3: ", at the end of `space`; "" for -1.
+std::string_view rank_text(int rank, TextSpace& space) {
+  constexpr std::string_view kBefore = "rank ", kAfter = ": ";
+  if (rank < 0) return "";
+  const std::span before_end = std::span(space).first(space.size() - kAfter.size());
+  kAfter.copy(before_end.data() + before_end.size(), kAfter.size());
+  const std::string_view number = digits(static_cast<unsigned>(rank), before_end);
+  const size_t first = static_cast<size_t>(number.data() - space.data()) - kBefore.size();
+  kBefore.copy(space.data() + first, kBefore.size());
   return {space.data() + first, space.size() - first};
 }
 
@@ -105,13 +120,10 @@ const char* owner_of_thread(const void* context) {
 
 /// Of one that another process has sent: nothing has crashed.
 void say_sent(int signal, pid_t sender) {
-  const bool has_rank = this_thread_calls.rank >= 0;
-  std::array<char, 12> rank, process_space;
+  TextSpace rank, process_space;
   const char* name = ::sigabbrev_np(signal);
-  write_line({"tessera: ", has_rank ? "rank " : "",
-              has_rank ? digits(static_cast<unsigned>(this_thread_calls.rank.load()), rank) : "", has_rank ? ": " : "",
-              "ended by SIG", name ? name : "?", ", which process ",
-              digits(static_cast<unsigned>(sender), process_space), " sent\n"});
+  write_line({"tessera: ", rank_text(this_thread_calls.rank, rank), "ended by SIG", name ? name : "?",
+              ", which process ", digits(static_cast<unsigned>(sender), process_space), " sent\n"});
 }
 
 void say(int signal, const void* context) {
@@ -120,8 +132,9 @@ void say(int signal, const void* context) {
   const KnownFunction* last = known ? nullptr : find_function(calls.last_function());
   const char* own_thread_of = known ? nullptr : owner_of_thread(context);
   const char* name = ::sigabbrev_np(signal);
-  const bool has_rank = calls.rank >= 0;
-  std::array<char, 12> space;
+  const bool has_run_error = run_error.is_before(calls.rank);
+  const char* const error = has_run_error ? run_error.text : calls.has_error ? calls.error : nullptr;
+  TextSpace rank, failed_rank;
   std::string_view plugin, doing, place;
   if (known)
     plugin = known->plugin, doing = " crashed in ", place = known->place;
@@ -129,12 +142,11 @@ void say(int signal, const void* context) {
     plugin = own_thread_of, doing = " crashed on a thread of its own";
   else
     doing = "crashed outside of the calls of plugins";
-  write_line({"tessera: ", has_rank ? "rank " : "",
-              has_rank ? digits(static_cast<unsigned>(calls.rank.load()), space) : "", has_rank ? ": " : "",
-              calls.has_error ? calls.error : "", calls.has_error ? "; after that " : "",
-              plugin.empty() ? "" : "the plugin ", plugin, doing, place, " (SIG", name ? name : "?", ")",
-              last ? "; before that the thread was in the plugin " : "", last ? last->plugin : "", last ? " in " : "",
-              last ? last->place : "", "\n"});
+  write_line({"tessera: ", has_run_error ? rank_text(run_error.rank, failed_rank) : "",
+              has_run_error ? "" : rank_text(calls.rank, rank), error ? error : "", error ? "; after that " : "",
+              has_run_error ? rank_text(calls.rank, rank) : "", plugin.empty() ? "" : "the plugin ", plugin, doing,
+              place, " (SIG", name ? name : "?", ")", last ? "; before that the thread was in the plugin " : "",
+              last ? last->plugin : "", last ? " in " : "", last ? last->place : "", "\n"});
 }
 
 extern "C" void on_crash(int signal, siginfo_t* info, void* context) {

@@ -98,6 +98,15 @@ std::string call_text(const void* function) {
   return known ? concat("the plugin ", known->plugin, " in ", known->place) : "a plugin";
 }
 
+bool is_plugin_name(std::string_view name) {
+  const std::string begin = concat(name, " ("), end = concat("/", name, ".so)");  // "gloo (/usr/lib/gloo-comm.so)"
+  for (const KnownFunction* known = first_function; known; known = known->next) {
+    const std::string_view plugin = known->plugin;
+    if (plugin.starts_with(begin) || plugin.ends_with(end)) return true;
+  }
+  return false;
+}
+
 void know_code(const void* entry, const std::string& plugin) {
   if (find_code(entry)) return;
   const std::lock_guard lock(writing);

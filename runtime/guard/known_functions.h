@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace tessera::host {
 
@@ -40,6 +41,9 @@ const KnownFunction* find_function(const void* function) noexcept;
 /// "the plugin fsdp (/usr/lib/tessera/fsdp.so)", "the plugin fsdp (...) in its function lower": for sentences.
 std::string plugin_text(const void* function);
 std::string call_text(const void* function);
+
+/// Whether a plugin of that name, or in a file NAME.so, is known.
+bool is_plugin_name(std::string_view name);
 
 /// The code of a loaded plugin, so that a crash of a thread of its own is named: adds the executable segments of the
 /// object that holds `entry`.

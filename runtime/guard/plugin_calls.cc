@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "base/concat.h"
@@ -23,6 +24,13 @@ namespace tessera::host {
 namespace {
 
 constexpr size_t kHandlerStackBytes = 64 << 10;
+
+template <size_t kSize>
+void copy_to(char (&place)[kSize], std::string_view text) {
+  const size_t length = std::min(text.size(), kSize - 1);
+  std::memcpy(place, text.data(), length);
+  place[length] = 0;
+}
 
 /// A thread's place in the watch's list, and its stack for handlers: a plugin that recurses without end leaves none.
 class KnownThread {
@@ -62,10 +70,21 @@ void name_rank_of_this_thread(int rank) {
 void note_error(std::string_view text) noexcept {
   ThreadCalls& calls = this_thread_calls;
   calls.has_error = false;
-  const size_t length = std::min(text.size(), sizeof calls.error - 1);
-  std::memcpy(calls.error, text.data(), length);
-  calls.error[length] = 0;
-  calls.has_error = length > 0;
+  copy_to(calls.error, text);
+  calls.has_error = !text.empty();
+}
+
+void note_run_error(int rank, std::string_view text) noexcept {
+  static std::mutex noting;
+  const std::lock_guard lock(noting);
+  if (run_error.is_there) return;
+  run_error.rank = rank;
+  copy_to(run_error.text, text);
+  run_error.is_there = true;
+}
+
+void forget_run_error() noexcept {
+  run_error.is_there = false;
 }
 
 void throw_escaped(const void* function) {
@@ -90,15 +109,32 @@ void end_by_lost_thread(const void* function) {
   end_run(concat(call_text(function), " ended the thread that called it (pthread_exit), so the run ends"));
 }
 
-void check_call(tsr_status status, const tsr_error& err, const void* function) {
+namespace {
+
+/// An error speaks in the name of its domain. A stream's may be that of whatever works on it.
+bool needs_name(const tsr_error& err, const void* function) {
+  const KnownFunction* known = find_function(function);
+  const bool has_name = known && std::strchr(known->plugin, '(');  // a plugin that is being loaded is its file's path
+  const std::string_view domain(err.domain, strnlen(err.domain, sizeof err.domain));
+  return has_name && std::string_view(known->place) != "its function stream_synchronize" && !is_plugin_name(domain);
+}
+
+std::string text_of(tsr_status status, const tsr_error& err, const void* function) {
+  if (err.message[0] == '\0') return concat("status ", status, " without a message from ", call_text(function));
   try {
-    if (err.message[0] == '\0')
-      throw Error(status, concat("status ", status, " without a message from ", call_text(function)), err.rank);
     check(status, err);
+    return "";
   } catch (const Error& error) {
-    note_error(error.what());
-    throw;
+    return needs_name(err, function) ? concat(error.what(), " (from ", call_text(function), ")") : error.what();
   }
+}
+
+}  // namespace
+
+void check_call(tsr_status status, const tsr_error& err, const void* function) {
+  const std::string text = text_of(status, err, function);
+  note_error(text);
+  throw Error(status, text, err.rank);
 }
 
 void check_handle(const void* handle, const void* function) {

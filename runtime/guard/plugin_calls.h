@@ -30,6 +30,10 @@ void name_rank_of_this_thread(int rank);
 /// Keeps the text for the report of a call that does not return: the error that came before it must not be lost with
 /// the run. An empty one forgets the last.
 void note_error(std::string_view text) noexcept;
+/// The same for all ranks of this process, once one of them has failed. From then on the calls of the others have two
+/// seconds, as the run is over. The first counts, until it is forgotten. [any-thread]
+void note_run_error(int rank, std::string_view text) noexcept;
+void forget_run_error() noexcept;
 
 /// Throws FAILED_PRECONDITION, naming the innermost function: it has changed how floating-point numbers are computed.
 [[noreturn]] void throw_changed_computing();

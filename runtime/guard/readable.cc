@@ -55,6 +55,10 @@ void expect_handler() noexcept {
   has_handler = true;
 }
 
+void forget_handler() noexcept {
+  has_handler = false;
+}
+
 bool go_on_after_touch(void* context) noexcept {
   auto& next = static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP];
   if (next != reinterpret_cast<greg_t>(tessera_touch_load)) return false;
@@ -63,6 +67,7 @@ bool go_on_after_touch(void* context) noexcept {
 }
 #else
 void expect_handler() noexcept {}
+void forget_handler() noexcept {}
 bool go_on_after_touch(void*) noexcept {
   return false;
 }

@@ -34,6 +34,8 @@ void check_text(tsr_str text, const char* what);
 /// From now on crashes of this process come to a handler, which calls the next first, with what it was given, and
 /// returns where that says true: the crash was a question of is_readable. Safe in handlers.
 void expect_handler() noexcept;
+/// In a child process that has none.
+void forget_handler() noexcept;
 bool go_on_after_touch(void* context) noexcept;
 
 }  // namespace tessera::host

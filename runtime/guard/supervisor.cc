@@ -73,6 +73,16 @@ struct ChildEnd {
   bool was_asked = false;
 };
 
+/// The run asks itself to stop: passed on, a plugin's signal would end it like a user's, with exit code 0.
+ChildEnd end_by_own_signal(pid_t child, int signal, pid_t sender) {
+  print_error(concat("process ", sender, " of the run has sent SIG", ::sigabbrev_np(signal), " to process ", ::getpid(),
+                     ", which watches the run; only a plugin can have done that, so the run ends"));
+  ending->is_told = true;
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  return {W_EXITCODE(1, 0), false};
+}
+
 /// Passes signals on until the child has ended.
 ChildEnd wait_for(pid_t child, const sigset_t& signals, int64_t stopped_ms) {
   Stops stops(child, stopped_ms);
@@ -88,8 +98,10 @@ ChildEnd wait_for(pid_t child, const sigset_t& signals, int64_t stopped_ms) {
       return {status, sigismember(&asked, signal) == 1 || sigismember(&pending, signal) == 1};
     }
     if (changed == child) stops.begin();
-    const int signal = ::sigtimedwait(&signals, nullptr, stops.is_stopped_now() ? &kTick : nullptr);
+    siginfo_t info{};
+    const int signal = ::sigtimedwait(&signals, &info, stops.is_stopped_now() ? &kTick : nullptr);
     if (signal > 0 && signal != SIGCHLD) {
+      if (is_below(sender_of(info), child)) return end_by_own_signal(child, signal, sender_of(info));
       sigaddset(&asked, signal);
       ::kill(child, signal);
     }

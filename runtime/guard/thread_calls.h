@@ -37,4 +37,15 @@ struct ThreadCalls {
 };
 inline constinit thread_local ThreadCalls this_thread_calls;
 
+/// What the rank that failed first has failed with, where ranks are threads: the sentences of the others begin with it.
+struct RunError {
+  std::atomic<bool> is_there{false};
+  int rank = -1;
+  char text[512] = {};
+
+  /// It came before what a thread of `other` has to say.
+  bool is_before(int other) const { return is_there && rank != other; }
+};
+inline constinit RunError run_error;
+
 }  // namespace tessera::host

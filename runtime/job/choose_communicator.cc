@@ -14,6 +14,7 @@
 #include "config/usage_error.h"
 #include "guard/plugin_calls.h"
 #include "plugins/loader.h"
+#include "plugins/trial.h"
 #include "program/claims.h"
 
 namespace tessera::host {
@@ -27,13 +28,28 @@ bool works_on(const LoadedPlugin& communicator, tsr_str stream_kind) {
   return claims && !(claims->flags & TSR_COMM_ONE_PROCESS);
 }
 
+/// In a child process: a plugin that no flag names must not end the run.
+bool can_be_asked(const LoadedPlugin& communicator, tsr_str stream_kind, const Log& log) {
+  try {
+    try_in_child([&](const TrialStep& step) {
+      step("its function caps");
+      works_on(communicator, stream_kind);
+    });
+    return true;
+  } catch (const UsageError& refused) {
+    log.warning("--comm auto skips the plugin ", communicator.path, ", which ", refused.what());
+    return false;
+  }
+}
+
 std::optional<LoadedPlugin> first_that_works_on(tsr_str stream_kind, const std::vector<std::filesystem::path>& folders,
                                                 const Log& log) {
   for (const PluginCandidate& candidate : list_plugins(folders)) {
     if (candidate.kind != PluginKind::communicator) continue;
     try {
       LoadedPlugin plugin = load_plugin(candidate.path, log);
-      if (plugin.kind == PluginKind::communicator && works_on(plugin, stream_kind)) return plugin;
+      const bool is_one = plugin.kind == PluginKind::communicator;
+      if (is_one && can_be_asked(plugin, stream_kind, log) && works_on(plugin, stream_kind)) return plugin;
     } catch (const UsageError& refused) {
       // No flag names this file, so the job does not need it.
       log.info("--comm auto skips ", candidate.path.string(), ": ", refused.what());

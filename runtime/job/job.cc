@@ -44,14 +44,16 @@ void place_comm_streams(Job& job) {
   const tsr_str kind = device.device()->stream_kind, host_kind = job.plugins.cpu.device()->stream_kind;
   std::string reason;
   auto claims = claims_on(*communicator.communicator(), communicator.name, kind, reason);
-  if (!claims) {
+  const bool has_other_streams = view(kind) != view(host_kind);
+  if (!claims && has_other_streams) {
     claims = claims_on(*communicator.communicator(), communicator.name, host_kind, reason);
     job.staged.collectives = true;
   }
   if (!claims)
-    throw UsageError(concat("--comm ", communicator.name, " works neither on the streams of --device ", device.name,
-                            " (", tessera::to_string(kind), ") nor on the host's (", tessera::to_string(host_kind),
-                            "): ", reason, "; give another communicator, such as ", kDefaultCommunicator,
+    throw UsageError(concat("--comm ", communicator.name, has_other_streams ? " works neither on" : " does not work on",
+                            " the streams of --device ", device.name, " (", view(kind),
+                            has_other_streams ? concat(") nor on the host's (", view(host_kind)) : "", "): ", reason,
+                            "; give another communicator, such as ", kDefaultCommunicator,
                             ", which works with any device"));
   job.comm_claims = *claims;
   if (job.staged.collectives && !optional_table<tsr_device_semaphore>(*device.device(), TSR_DEVICE_SEMAPHORE))

@@ -51,7 +51,7 @@ struct RankEnd {
   int failure_order = 0;           ///< by the time of the report; counts from 1
 };
 
-/// Adds to each end what its rank reported to the store.
+/// Adds to each end what its rank reported to the store, unless its failure is known already.
 void read_failures(KeyValueStore& store, std::vector<RankEnd>& ends);
 
 /// The index of the root cause, or -1 if no rank failed. The first of these that exists:

@@ -20,7 +20,6 @@
 namespace tessera::host {
 namespace {
 
-constexpr int64_t kForeverMs = int64_t{1} << 40;
 // The machine that serves the store may be unreachable, and requests to it would wait long; it gets even less time if
 // it was silent before.
 constexpr std::chrono::milliseconds kTellTime(400), kTellSilentTime(100);
@@ -97,7 +96,7 @@ bool JobWatch::tell(const Failure& failure) {
 
 void JobWatch::listen() {
   try {
-    store_->get(own_end_, kForeverMs);
+    store_->get(own_end_, kLongestGetMs);
   } catch (const std::exception& reason) {
     is_over_ = true;
     end_process(reason);

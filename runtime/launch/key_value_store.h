@@ -9,6 +9,8 @@ namespace tessera::host {
 
 inline constexpr size_t kMaxKeyBytes = 8 * 1024;
 inline constexpr size_t kMaxValueBytes = 8 * 1024 * 1024;
+/// The longest wait of a get, 34 years; a longer one would leave the range of clocks.
+inline constexpr int64_t kLongestGetMs = int64_t{1} << 40;
 
 /// Once a rank has set this key, a second process that claims a rank is refused without ending the job; see
 /// TcpStoreServer.
@@ -23,8 +25,8 @@ class KeyValueStore {
 
   /// Stores a copy of `value` (at most kMaxValueBytes, else INVALID_ARGUMENT); a later set replaces it.
   virtual void set(std::string_view key, std::string_view value) = 0;
-  /// Waits until `key` exists and returns its value. Throws DEADLINE, naming the key, after `timeout_ms`, and ABORTED
-  /// with close's reason when the key is not there and the store is closed.
+  /// Waits until `key` exists and returns its value. Throws DEADLINE, naming the key, after `timeout_ms`
+  /// (kLongestGetMs at most), and ABORTED with close's reason when the key is not there and the store is closed.
   virtual std::string get(std::string_view key, int64_t timeout_ms) = 0;
   /// Adds to a counter (made at 0) and returns the new value. Throws INVALID_ARGUMENT, and leaves the counter as it is,
   /// when the sum would not fit.

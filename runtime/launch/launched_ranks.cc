@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <sstream>
 
 #include "base/concat.h"
 #include "tessera/error.hpp"
@@ -76,15 +77,38 @@ pid_t pid_of(const RankEnd& end) {
   return static_cast<pid_t>(end.who.pid);
 }
 
-}  // namespace
+struct ProcessStatus {
+  char state = 0;  // 'T': stopped by a signal, 't': by a debugger
+  pid_t parent = 0;
+};
 
-// /proc/PID/stat is "733 (tessera) T 1 ...": T is stopped by a signal, t by a debugger.
-bool is_stopped(pid_t pid) {
+// /proc/PID/stat is "733 (tessera) T 1 ...": state and parent.
+ProcessStatus status_of(pid_t pid) {
   std::ifstream in(concat("/proc/", pid, "/stat"));
   std::string text;
   std::getline(in, text);
-  const size_t state = text.rfind(") ");  // the program's name before it may contain anything
-  return state != std::string::npos && state + 2 < text.size() && (text[state + 2] == 'T' || text[state + 2] == 't');
+  ProcessStatus status;
+  const size_t name_end = text.rfind(") ");  // the program's name before it may contain anything
+  if (name_end != std::string::npos) std::istringstream(text.substr(name_end + 2)) >> status.state >> status.parent;
+  return status;
+}
+
+}  // namespace
+
+bool is_stopped(pid_t pid) {
+  const char state = status_of(pid).state;
+  return state == 'T' || state == 't';
+}
+
+bool is_below(pid_t process, pid_t root) {
+  while (process > 1 && process != root)
+    process = status_of(process).parent;
+  return process > 1 && process == root;
+}
+
+pid_t sender_of(const siginfo_t& signal) {
+  const bool is_sent = signal.si_code == SI_USER || signal.si_code == SI_TKILL || signal.si_code == SI_QUEUE;
+  return is_sent ? signal.si_pid : 0;
 }
 
 LaunchedRanks::~LaunchedRanks() {
@@ -149,6 +173,16 @@ void LaunchedRanks::signal(int signal) const {
 void LaunchedRanks::signal_one(int signal) const {
   const auto rank = std::ranges::find(ends_, RankEnd::How::running, &RankEnd::how);
   if (rank != ends_.end()) ::kill(pid_of(*rank), signal);
+}
+
+const RankEnd* LaunchedRanks::blame_sender(int signal, pid_t sender) {
+  const auto end = std::ranges::find_if(ends_, [&](const RankEnd& rank) { return is_below(sender, pid_of(rank)); });
+  if (end == ends_.end()) return nullptr;
+  const Error what(TSR_E_FAILED_PRECONDITION, concat("it has sent SIG", ::sigabbrev_np(signal),
+                                                     " to its launcher, which only a plugin can have done"));
+  end->failure = make_failure(what, end->who.rank, 0);
+  end->failure->who = end->who;
+  return &*end;
 }
 
 // Before any signal: a stopped process does not show afterwards that it was stopped.

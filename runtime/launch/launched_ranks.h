@@ -15,6 +15,11 @@ namespace tessera::host {
 
 /// Whether a process is stopped, by SIGSTOP or a debugger.
 bool is_stopped(pid_t pid);
+/// Whether `process` is `root`, or was started below it. False for one that has ended and is known no more, and where
+/// `root` is process 1, which others are given to.
+bool is_below(pid_t process, pid_t root);
+/// The process that has sent a signal; 0: none has, or it is not known.
+pid_t sender_of(const siginfo_t& signal);
 
 /// Where the ranks find one another.
 struct RankRendezvous {
@@ -58,6 +63,8 @@ class LaunchedRanks {
   void signal_one(int signal) const;
   /// Marks all that still run as ended by the launcher.
   void begin_to_end();
+  /// If a rank, or what it has started, has sent that signal to this process, it has failed by that. [control-thread]
+  const RankEnd* blame_sender(int signal, pid_t sender);
 
  private:
   void note_end(RankEnd& end, int status);

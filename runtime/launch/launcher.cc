@@ -4,7 +4,7 @@
 //     a rank fails -> store closed -> grace_ms -> SIGTERM -> kill_ms -> SIGKILL
 //
 // A signal of a terminal, or one to the process group, reaches the ranks by itself too. It is passed on all the same:
-// ranks take two within kOneRequest for one.
+// ranks take two within kOneRequest for one. One that a rank itself has sent is a plugin's, and that rank has failed.
 
 #include "launch/launcher.h"
 
@@ -152,7 +152,12 @@ int watch(const LaunchRequest& request, LaunchedRanks& ranks, MemoryStore& store
   while (!ranks.all_ended()) {
     siginfo_t info{};
     const int signal = signals.wait(info);
-    if (signal != 0 && signal != SIGCHLD) requests.take(signal);
+    if (signal != 0 && signal != SIGCHLD) {
+      if (const RankEnd* sender = ranks.blame_sender(signal, sender_of(info)))
+        store.close(concat(rank_name(sender->who), " failed: ", sender->failure->sentence));
+      else
+        requests.take(signal);
+    }
     if (signal == SIGCHLD && info.si_code == CLD_STOPPED && is_stopped(info.si_pid))
       log.warning("a rank (process ", info.si_pid, ") is stopped; resume it with kill -CONT ", info.si_pid);
     ranks.reap();

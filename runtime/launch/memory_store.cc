@@ -6,6 +6,7 @@
 
 #include "launch/memory_store.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "base/concat.h"
@@ -31,7 +32,8 @@ std::string MemoryStore::get(std::string_view key, int64_t timeout_ms) {
     value = find_locked(key);
     return value.has_value();
   };
-  if (!changed_.wait_for(lock, std::chrono::milliseconds(timeout_ms), is_there)) throw_missing(key, timeout_ms);
+  const std::chrono::milliseconds timeout(std::min(timeout_ms, kLongestGetMs));
+  if (!changed_.wait_for(lock, timeout, is_there)) throw_missing(key, timeout_ms);
   return *std::move(value);
 }
 

@@ -13,11 +13,12 @@
 
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "base/concat.h"
 #include "base/ending.h"
-#include "base/log.h"
 #include "base/small_thread.h"
+#include "launch/launched_ranks.h"
 #include "launch/process_setup.h"
 #include "tessera/error.hpp"
 
@@ -29,10 +30,17 @@ constexpr std::array kRunSignals = {SIGTERM, SIGINT, SIGUSR1};
 // none.
 constexpr int kWake = SIGURG;
 
+/// Whether a process of the run has sent it: one below this process, or, where the parent is our launcher or
+/// supervisor, another one below that.
+bool is_of_run(pid_t sender) {
+  const bool has_our_parent = ending != &ending_here;
+  return is_below(sender, ::getpid()) || (has_our_parent && sender != ::getppid() && is_below(sender, ::getppid()));
+}
+
 }  // namespace
 
 // The wake-up is blocked before the thread starts, since it would end the process if it came first.
-RunSignals::RunSignals(bool speaks) : speaks_(speaks) {
+RunSignals::RunSignals(bool speaks, EndRun end_run) : speaks_(speaks), end_run_(std::move(end_run)) {
   sigemptyset(&wanted_);
   sigaddset(&wanted_, kWake);
   for (const int signal : kRunSignals)
@@ -57,12 +65,15 @@ void RunSignals::receive() {
   while (!is_over_) {
     const int signal = sigwaitinfo(&wanted_, &info);
     if (signal <= 0 || signal == kWake) continue;
-    if (info.si_code == SI_TIMER || info.si_pid == ::getpid()) {
-      print_error(concat("this process has sent SIG", ::sigabbrev_np(signal), " to itself (raise, kill or a timer), ",
-                         "which only a plugin can have done, so the run ends"));
-      end_process(1);
-    }
-    take(signal);
+    const pid_t sender = sender_of(info);
+    if (info.si_code == SI_TIMER || sender == ::getpid())
+      end_run_(concat("this process has sent SIG", ::sigabbrev_np(signal), " to itself (raise, kill or a timer), ",
+                      "which only a plugin can have done, so the run ends"));
+    else if (is_of_run(sender))
+      end_run_(concat("process ", sender, " of this run has sent SIG", ::sigabbrev_np(signal), " to process ",
+                      ::getpid(), ", which only a plugin can have done, so the run ends"));
+    else
+      take(signal);
   }
 }
 

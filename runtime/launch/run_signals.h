@@ -7,6 +7,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <string>
 
 namespace tessera::host {
 
@@ -22,13 +24,16 @@ struct SignalRequests {
 
 /// Receives SIGTERM, SIGINT and SIGUSR1 on a thread of its own, so that no system call of any other thread is
 /// interrupted. As long as nothing is trained, SIGTERM and SIGINT end the process; from begin_training() on they are
-/// requests, and the second one ends it. SIGUSR1 is always a request. Signals that are ignored stay ignored.
+/// requests, and the second one ends it. SIGUSR1 is always a request. Signals that are ignored stay ignored. One that a
+/// process of the run has sent is a plugin's, and ends the run.
 class RunSignals {
  public:
+  using EndRun = std::function<void(const std::string& sentence)>;
+
   /// Blocks the signals in this thread and those that it starts from now on: make it before there are others. With
-  /// `speaks` it says on standard error what a signal leads to; without, our launcher does. Throws RESOURCE_EXHAUSTED.
-  /// [control-thread]
-  explicit RunSignals(bool speaks);
+  /// `speaks` it says on standard error what a signal leads to; without, our launcher does. `end_run` ends the process
+  /// with a sentence, for a signal that the run has sent itself. Throws RESOURCE_EXHAUSTED. [control-thread]
+  RunSignals(bool speaks, EndRun end_run);
   /// Restores the thread's mask; the signals then do what they did before. [control-thread]
   ~RunSignals();
   RunSignals(const RunSignals&) = delete;
@@ -43,6 +48,7 @@ class RunSignals {
   void take(int signal);
 
   const bool speaks_;
+  const EndRun end_run_;
   sigset_t wanted_, before_;
   std::atomic<bool> is_training_{false}, is_over_{false};
   std::atomic<int> stop_signal_{0};

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -69,6 +70,21 @@ PluginKind kind_of(const std::string& text) {
   refuse(concat("has the kind '", text, "'; the kinds are strategy, communicator, device and offload"));
 }
 
+/// What a value could not be checked against, or would be checked against in another way than its author means.
+void check_schema(const tsr_option& given, const PluginOption& option) {
+  if (given.type < TSR_OPTION_INT || given.type > TSR_OPTION_STRING)
+    refuse(concat("has the option ", option.name, " with the unknown type ", given.type));
+  if (!option.choices.empty() && given.type != TSR_OPTION_STRING)
+    refuse(concat("has the option ", option.name, " with choices, which only a text has"));
+  if (std::ranges::count(option.choices, "") > 0)
+    refuse(concat("has the option ", option.name, " with an empty choice"));
+  const bool has_limits = option.min <= option.max;
+  if (given.type == TSR_OPTION_INT && has_limits &&
+      (std::trunc(option.min) != option.min || std::trunc(option.max) != option.max))
+    refuse(concat("has the option ", option.name, ", a whole number, with limits that are none: ", option.min, " to ",
+                  option.max));
+}
+
 PluginOption copy_option(const tsr_option& given) {
   try {
     check_spare(given, "tsr_option");
@@ -87,8 +103,7 @@ PluginOption copy_option(const tsr_option& given) {
   if (!choices.empty())
     for (const std::string_view choice : split(choices, '|'))
       option.choices.emplace_back(choice);
-  if (given.type < TSR_OPTION_INT || given.type > TSR_OPTION_STRING)
-    refuse(concat("has the option ", option.name, " with the unknown type ", given.type));
+  check_schema(given, option);
   try {
     // A default outside its own range would fail in every run; this way its author sees it.
     check_option_value(option.name, option, option.default_value);

@@ -17,7 +17,6 @@
 #include <sys/statvfs.h>
 
 #include <algorithm>
-#include <boost/dll/shared_library.hpp>
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -98,29 +97,35 @@ bool is_of_memory(std::string_view text) {
          text.find("cannot map zero-fill pages") != std::string_view::npos;
 }
 
+/// With what the system's loader says of it.
+[[noreturn]] void refuse_unloadable(const std::string& path, const std::string& why) {
+  if (is_mounted_noexec(path))
+    throw UsageError(
+        "cannot be loaded: its file system is mounted noexec; move the plugin to another folder, or mount that one "
+        "with exec");
+  if (is_of_memory(why))
+    throw UsageError(concat("cannot be loaded: not enough memory for it and its libraries (", why,
+                            "); raise ulimit -v, or free memory"),
+                     TSR_E_RESOURCE_EXHAUSTED);
+  throw UsageError(concat("cannot be loaded: ", why, "; install what it needs, or build it again"));
+}
+
 // RTLD_NODELETE: never unloaded.
 Query* open_library(const std::string& path) {
-  namespace dll = boost::dll;
-  const auto mode =
-      dll::load_mode::rtld_now | dll::load_mode::rtld_local | static_cast<dll::load_mode::type>(RTLD_NODELETE);
+  void* library = nullptr;
   try {
-    dll::shared_library library(path, mode);
-    return &library.get<Query>(TSR_ENTRY_SYMBOL);
-  } catch (const dll::fs::system_error& error) {
-    if (is_mounted_noexec(path))
-      throw UsageError(
-          "cannot be loaded: its file system is mounted noexec; move the plugin to another folder, or mount that one "
-          "with exec");
-    if (is_of_memory(error.what()))
-      throw UsageError(concat("cannot be loaded: not enough memory for it and its libraries (", error.what(),
-                              "); raise ulimit -v, or free memory"),
-                       TSR_E_RESOURCE_EXHAUSTED);
-    throw UsageError(concat("cannot be loaded: ", error.what(), "; install what it needs, or build it again"));
+    library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   } catch (const std::exception& error) {
     throw UsageError(concat("cannot be loaded: one of its constructors threw an exception (", error.what(), ")"));
   } catch (...) {
     throw UsageError("cannot be loaded: one of its constructors threw an exception");
   }
+  void* const entry = library ? ::dlsym(library, TSR_ENTRY_SYMBOL) : nullptr;
+  if (!entry) {
+    const char* const why = ::dlerror();
+    refuse_unloadable(path, why ? why : TSR_ENTRY_SYMBOL " is not there");
+  }
+  return reinterpret_cast<Query*>(entry);
 }
 
 std::string minors(uint32_t major, uint32_t min, uint32_t max) {

@@ -30,6 +30,7 @@
 #include "guard/plugin_calls.h"
 #include "guard/process_copy.h"
 #include "guard/process_state.h"
+#include "guard/readable.h"
 
 namespace tessera::host {
 namespace {
@@ -45,6 +46,7 @@ constexpr int kCutOff = 113;  // the exit code of a child that can no longer wri
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);
   // Handlers of the parent would speak, or end what they do not know.
+  forget_handler();
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGSYS})
     ::signal(signal, SIG_DFL);
   ::prctl(PR_SET_DUMPABLE, 0);  // no core of a trial

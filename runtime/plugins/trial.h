@@ -1,4 +1,5 @@
-// A plugin's first load happens in a child process, so that one that crashes, exits or never returns ends only that.
+// A plugin's first load happens in a child process, so that one that crashes, exits or never returns ends only that; so
+// does the first call of one that no flag names.
 #pragma once
 
 #include <cstdint>

@@ -66,8 +66,10 @@ std::optional<CommunicatorClaims> claims_on(const tsr_communicator_interface& co
   tsr_comm_caps caps{};
   caps.struct_size = sizeof caps;
   tsr_error err{};
-  if (enter(communicator.caps, stream_kind, &caps, &err) != TSR_OK) {
+  if (const tsr_status status = enter(communicator.caps, stream_kind, &caps, &err); status != TSR_OK) {
     reason = std::string(err.message, strnlen(err.message, sizeof err.message));
+    if (reason.empty())
+      reason = concat("status ", status, " without a message from ", call_text(address_of(communicator.caps)));
     return std::nullopt;
   }
   check_known(communicator, caps);

@@ -9,8 +9,8 @@
 //                  programs/verdict         "" or why the job is refused; set last, when the others are complete
 //     rank r     compiles its own programs meanwhile and compares the hash; only if it differs, fetches the text
 //
-// So a job of 1,024 ranks is verified once, and yet no rank trusts another's plan. A difference means that a strategy
-// or an offload policy is not pure or that builds differ; the first line that differs usually shows which.
+// So a job of 1,024 ranks is verified once, and yet no rank trusts another's plan. A difference means that a plugin, a
+// strategy most of all, is not pure or that builds differ; the first line that differs usually shows which.
 //
 // Nothing is allocated before both have passed.
 
@@ -26,6 +26,8 @@
 #include "compile/compile_homes.h"
 #include "config/flag_table.h"
 #include "config/usage_error.h"
+#include "guard/known_functions.h"
+#include "guard/plugin_calls.h"
 #include "launch/fingerprint.h"
 #include "model/model_name.h"
 #include "plan/advice/memory_advisor.h"
@@ -64,13 +66,29 @@ std::string suspects(const CompileInput& input) {
   return text + "or the builds differ";
 }
 
-/// The first line in which the texts differ: its number and both versions.
-std::string first_difference(std::string_view here, std::string_view there) {
+/// Of a line that differs.
+struct Difference {
+  size_t line;
+  std::string here, there;
+
+  std::string text() const { return concat("line ", line, " is \"", here, "\" here and \"", there, "\" there"); }
+  bool is_in_workspaces() const {
+    constexpr std::string_view kWorkspace = " = workspace ";  // "%31 = workspace h.0.attention mb=0 f32[2048]"
+    return here.find(kWorkspace) != here.npos || there.find(kWorkspace) != there.npos;
+  }
+};
+
+/// The plugins that say how large workspaces are.
+std::string describers(const Job& job) {
+  const std::string device = call_text(address_of(job.plugins.device.device()->describe));
+  const auto& communicator = job.plugins.communicator;
+  return communicator ? concat(call_text(address_of(communicator->communicator()->describe)), " or ", device) : device;
+}
+
+Difference first_difference(std::string_view here, std::string_view there) {
   for (size_t line = 1;; ++line) {
     const auto a = here.substr(0, here.find('\n')), b = there.substr(0, there.find('\n'));
-    if (a != b || (here.empty() && there.empty()))
-      return "line " + std::to_string(line) + " is \"" + std::string(a) + "\" here and \"" + std::string(b) +
-             "\" there";
+    if (a != b || (here.empty() && there.empty())) return {line, std::string(a), std::string(b)};
     here.remove_prefix(std::min(here.size(), a.size() + 1));
     there.remove_prefix(std::min(there.size(), b.size() + 1));
   }
@@ -216,9 +234,11 @@ RankPrograms check_program_consistency(const Job& job, const CompileInput& input
     throw Error(TSR_E_FAILED_PRECONDITION, concat("rank ", info.rank, " ", what...));
   };
   const std::string planned = text_of(own), hash = published(hash_key(info.rank));
-  if (sha256_hex(planned) != hash)
-    refuse("plans a different program than rank 0 planned for it: ", suspects(input), "; ",
-           first_difference(planned, published(text_key(hash))));
+  if (sha256_hex(planned) != hash) {
+    const Difference first = first_difference(planned, published(text_key(hash)));
+    refuse("plans a different program than rank 0 planned for it: ",
+           first.is_in_workspaces() ? describers(job) + " is not pure, " : "", suspects(input), "; ", first.text());
+  }
   if (own.homes.layout != published(layout_key(info.rank)))
     refuse("declares another layout than rank 0 did for it: ", suspects(input));
   if (own.homes.homes + own.places != published(homes_key(info.rank)))

@@ -18,6 +18,7 @@
 
 #include "base/concat.h"
 #include "guard/call_watch.h"
+#include "guard/plugin_calls.h"
 #include "launch/failure.h"
 #include "launch/memory_store.h"
 #include "tessera/error.hpp"
@@ -63,7 +64,10 @@ void join(std::vector<std::unique_ptr<RankThread>>& ranks) {
 /// Collects failures; the first ends the other ranks. Functions are [any-thread].
 class Failures {
  public:
-  explicit Failures(MemoryStore& store) : store_(store) {}
+  Failures(MemoryStore& store, int num_ranks) : store_(store), num_ranks_(num_ranks) {}
+  ~Failures() { forget_run_error(); }
+  Failures(const Failures&) = delete;
+  Failures& operator=(const Failures&) = delete;
 
   /// Of a rank that has failed before, the first is kept.
   void add(int rank, const std::exception& error) {
@@ -73,18 +77,21 @@ class Failures {
     end.failure = make_failure(error, rank, 0);
     end.who = end.failure->who;
     end.failure_order = static_cast<int>(ends_.size());
+    if (num_ranks_ > 1) note_run_error(rank, end.failure->sentence);
     is_over_ = true;
     store_.close(concat("rank ", rank, " failed: ", end.failure->sentence));
   }
   bool is_over() const { return is_over_; }
-  void throw_cause(int num_ranks) const {
+  void throw_cause() const {
     if (ends_.empty()) return;
     const Failure& cause = *ends_[static_cast<size_t>(first_cause(ends_))].failure;
-    throw Error(cause.code, (num_ranks > 1 ? concat("rank ", cause.who.rank, ": ") : "") + cause.sentence, cause.about);
+    throw Error(cause.code, (num_ranks_ > 1 ? concat("rank ", cause.who.rank, ": ") : "") + cause.sentence,
+                cause.about);
   }
 
  private:
   MemoryStore& store_;
+  const int num_ranks_;
   std::atomic<bool> is_over_{false};
   std::mutex mutex_;
   std::vector<RankEnd> ends_;  // guarded by mutex_; of the ranks that failed
@@ -94,7 +101,7 @@ class Failures {
 
 void run_thread_ranks(int num_ranks, const std::function<void(const RankInfo& info)>& body) {
   const auto store = std::make_shared<MemoryStore>();
-  Failures failures(*store);
+  Failures failures(*store, num_ranks);
   const auto run = [&](int rank) {
     const auto tell = [&failures, rank](const std::exception& error) { failures.add(rank, error); };
     try {
@@ -118,7 +125,7 @@ void run_thread_ranks(int num_ranks, const std::function<void(const RankInfo& in
   }
   join(threads);
   if (cannot_start) throw *cannot_start;  // ranks that did start only failed because of it
-  failures.throw_cause(num_ranks);
+  failures.throw_cause();
 }
 
 void train_thread_ranks(const Job& job, const RunData& data, const std::function<RankObserver(int)>& observer,

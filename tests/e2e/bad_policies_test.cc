@@ -96,6 +96,15 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
+// What it lacks is not the device's memory, so no flags are offered that need less.
+TEST(BadPolicy, ThatIsExhaustedWithoutALimitIsNotAnsweredWithFlags) {
+  const CommandResult run = train("faulty", {"--faulty.fault=exhausted"});
+  EXPECT_NE(run.exit_code, 0);
+  EXPECT_NE(run.err.find("offload policy faulty: [faulty] has no room for its tables"), std::string::npos) << run.err;
+  for (const char* part : {"more ranks", "changes of flags", "what would fit"})
+    EXPECT_EQ(run.err.find(part), std::string::npos) << run.err;
+}
+
 TEST(BadPolicy, WithoutAFaultTrains) {
   const CommandResult run = train("faulty", {});
   EXPECT_EQ(run.exit_code, 0) << run.err;

@@ -53,6 +53,9 @@ TEST(Claims, ThatCannotBeSoAreRefused) {
   expect_refused(run("caps-nothing", {"--comm=hostile"}), "the caps of --comm hostile claim no collective", 2);
   expect_refused(run("caps-other-kinds", {"--comm=hostile"}),
                  "the caps of --comm hostile are for streams of the kind cpu.queue, which they do not list", 2);
+  expect_refused(run("caps-silent", {"--comm=hostile"}),
+                 "--comm hostile does not work on the streams of --device cpu (cpu.queue): status -", 2);
+  expect_refused(run("caps-silent", {"--comm=hostile"}), " without a message from the plugin hostile (", 2);
   expect_refused(run("caps-wild", {"--comm=hostile"}), "the caps of --comm hostile cannot be read: their array dtypes",
                  2);
 }

@@ -109,6 +109,10 @@ TEST(HostileCall, ThatChangesWhatAStepDependsOnEndsTheRun) {
   expect_named(run(train_with(flags), "step-folder"), {path + "the current folder"}, 1);
   expect_named(run(train_with(flags), "step-umask"), {path + "the permissions of files"}, 1);
   expect_named(run(train_with(flags), "step-send-term"), {"has sent SIGTERM to itself", "only a plugin"}, 1);
+  const std::string sent = "has sent SIGTERM to ";
+  expect_named(train_wrapped("step-send-term-to-parent", kNoFlag, "hostile"), {sent, "which watches the run"}, 1);
+  expect_named(train_wrapped("step-send-term-to-parent", kNoFlag, "hostile-gloo"),
+               {sent + "its launcher, which only a plugin can have done"}, 1);
 #if defined(__x86_64__)
   expect_named(train_wrapped("work-rounding", kNoFlag, "hostile"),
                {"work of a plugin on a stream", "changes how floating-point numbers are computed there"}, 1);

@@ -257,6 +257,7 @@ TEST(HostilePlugin, ThatDoesNotReturnEndsTheRun) {
                   {"submit-hang", kNoFlag, "hostile", "hostile-comm.so", "submit", step_ms, of_step},
                   {"submit-hang", kNoFlag, "hostile-gloo", "hostile-gloo-comm.so", "submit", step_ms},
                   {"destroy-hang", kNoFlag, "hostile", "hostile-comm.so", "destroy", step_ms},
+                  {"destroy-of-second-hang", kNoFlag, "hostile-gloo", "hostile-gloo-comm.so", "destroy", step_ms},
                   {"launch-hang", device, "local", "hostile-device.so", "launch", step_ms},
                   {"synchronize-hang", device, "local", "hostile-device.so", "stream_synchronize", start_ms},
                   {"close-hang", device, "local", "hostile-device.so", "close", step_ms}};
@@ -288,10 +289,21 @@ TEST(HostilePlugin, ThatBlocksInAbortDoesNotHideTheErrorBefore) {
   const Parts text = {"the cable is unplugged; after that the plugin hostile",
                       "has not returned from its function abort"};
   expect_named(train_wrapped("abort-hang", kNoFlag, "hostile"), text, 1);
-  expect_named(train_wrapped("abort-hang", kNoFlag, "hostile-gloo"), text, 1);
+  expect_named(train_wrapped("abort-hang", kNoFlag, "hostile-gloo"),
+               {"[hostile] the cable is unplugged (from the plugin hostile-gloo (",
+                "in its function submit); after that the plugin hostile-gloo", "not returned from its function abort"},
+               1);
   expect_named(train_wrapped("abort-crash", kNoFlag, "hostile"),
                {"the cable is unplugged; after that the plugin hostile", "crashed in its function abort (SIGSEGV)"},
                by_signal(11));
+}
+
+// Where ranks are threads, the end of the run waits for none of them.
+TEST(HostilePlugin, ThatHangsDoesNotHideTheErrorOfAnotherRank) {
+  expect_named(train_wrapped("create-fails-beside-hang", kNoFlag, "hostile"),
+               {"tessera: rank 1: ", "the cable is unplugged; after that rank 0: the plugin hostile (",
+                "has not returned from its function create within 2000 ms, so the run ends"},
+               1);
 }
 
 // Nor is a device hostile whose optional table is longer than this host knows it.
@@ -303,6 +315,16 @@ TEST(HostilePlugin, WhoseOptionalTableIsOfALaterMinorIsUsed) {
 }
 
 // ---- pointers and counts --------------------------------------------------------------------------------------------
+
+// Its first load, in a child process, must not crash on what the host asks about.
+TEST(HostilePlugin, WhoseDescriptionIsNotThereIsRefused) {
+  const std::map<std::string, std::string> sentences = {{"wild_factory", "a factory that is missing"},
+                                                        {"wild_version", "a malformed version"},
+                                                        {"wild_options", "a malformed list of 5 options"},
+                                                        {"wild_table", "in memory that cannot be read"}};
+  for (const auto& [name, sentence] : sentences)
+    expect_named(run({"plugins", "info", binary_dir("tests/bad_plugins/" + name + ".so")}, ""), {name, sentence}, 2);
+}
 
 TEST(HostilePlugin, ThatHandsOverPointersThatLieIsRefused) {
   const std::map<std::string, std::string> sentences = {
@@ -355,7 +377,10 @@ TEST(HostilePlugin, ThatAnswersNonsenseIsNamed) {
                                                       {"more", "1032 slots and OK, where there was room for 32"},
                                                       {"spare", "a wrong slot: "},
                                                       {"flags", "a wrong slot: "},
-                                                      {"dtype", "a wrong slot: "}};
+                                                      {"dtype", "a wrong slot: "},
+                                                      {"mode", "a wrong slot: p0 of op token_embedding: it has mode"},
+                                                      {"elements", "a wrong slot: p0 of op token_embedding: it has "},
+                                                      {"less", "a wrong slot: o0 of op token_embedding: it is miss"}};
   for (const auto& [fault, answer] : answers)
     expect_named(train_wrapped("describe-" + fault, "--device=hostile"), {describe + answer});
   expect_named(train_wrapped("extension-wild", "--device=hostile"),

@@ -126,6 +126,16 @@ TEST(OtherDevice, WithoutSemaphoresNothingGoesToFiles) {
                            "leave out --offload-dir and offload to host memory"});
 }
 
+TEST(OtherDevice, ACommunicatorThatNoFlagNamesDoesNotEndTheRun) {
+  const Flags plan = on_device("other", {"plan", "--model", golden(), "--seq-len=32", "--nproc=2",
+                                         "--plugin-dir=" + binary_dir("tests/bad_plugins")});
+  const CommandResult asked = Command(tessera(plan), {{"TESSERA_TEST_FAULT", "caps-crash"}}).wait();
+  EXPECT_EQ(asked.exit_code, 0) << asked.err;
+  expect_all(asked.err,
+             {"--comm auto skips the plugin ", "hostile-comm.so, which crashed in its function caps (SIGSEGV)",
+              "hostile-gloo-comm.so, which crashed"});
+}
+
 TEST(OtherDevice, RanksThatMayShareItMeetOnTheHost) {
   const auto chosen = [](const std::string& share) {
     const CommandResult result = train_on("other", {"--nproc=2", "--plugin-dir=" + binary_dir("tests/devices/there"),

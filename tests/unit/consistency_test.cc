@@ -199,6 +199,22 @@ TEST(AgreeOnPrograms, NotIfTheHomesOfOneRanksStepDiffer) {
   }
 }
 
+TEST(AgreeOnPrograms, NotIfOneRanksWorkspacesDiffer) {
+  const Job job = job_of({"--strategy=ddp"});
+  const HostServices host{Log(LogLevel::off)};
+  const JobStrategies strategies(job, host);
+  const auto store = std::make_shared<MemoryStore>();
+  CompileInput input = compile_input(job, strategies.all(), {});
+  check_program_consistency(job, input, {0, 0, 2, true, store});
+  input.describe_collective = [](const Program&, const Action&, int) { return uint64_t{64}; };
+  expect_error(
+      [&] {
+        check_program_consistency(job, input, {1, 1, 2, true, store});
+      },
+      {"the plugin local (", "in its function describe or the plugin cpu (",
+       "in its function describe is not pure, a strategy (ddp) is not pure", "= workspace "});
+}
+
 /// Both ranks' files, and a policy.
 Job with_data(Job job) {
   job.config.data = job.config.eval_data = source_dir("tests/golden/gpt2-nano/tokens.bin");

@@ -40,6 +40,10 @@ tsr_status note_function(int* calls, tsr_error*) noexcept {
 tsr_status fail_silently(tsr_error*) noexcept {
   return TSR_E_UNKNOWN;
 }
+tsr_status fail_as(const char* domain, tsr_error* err) noexcept {
+  fill_error(err, TSR_E_UNAVAILABLE, domain, "no cable");
+  return TSR_E_UNAVAILABLE;
+}
 tsr_status throw_text(tsr_error*) {
   throw std::runtime_error("some text");
 }
@@ -69,7 +73,8 @@ class Guard : public ::testing::Test {
     const NamedFunction functions[] = {
         {address_of(note_function), "note"},    {address_of(fail_silently), "fail"},
         {address_of(throw_text), "throw_text"}, {address_of(throw_number), "throw_number"},
-        {address_of(make_nothing), "make"},     {address_of(round_up), "round_up"}};
+        {address_of(make_nothing), "make"},     {address_of(round_up), "round_up"},
+        {address_of(fail_as), "fail_as"}};
     know_functions("sample (/s.so)", functions);
   }
 };
@@ -98,6 +103,14 @@ TEST_F(Guard, HasOneAddressForAPlaceOfAPlugin) {
 TEST_F(Guard, NamesTheFunctionOfAnErrorWithoutText) {
   expect_error([] { call(fail_silently); },
                {"status -2 without a message from the plugin sample (/s.so) in its function fail"});
+}
+
+TEST_F(Guard, NamesThePluginOfAnErrorInAnotherName) {
+  EXPECT_EQ(expect_error([] { call(fail_as, "sample"); }, {}), "[sample] no cable");
+  EXPECT_EQ(expect_error([] { call(fail_as, "s"); }, {}), "[s] no cable");  // its file
+  expect_error([] { call(fail_as, "host"); },
+               {"[host] no cable (from the plugin sample (/s.so) in its function fail_as)"});
+  expect_error([] { call(fail_as, ""); }, {"no cable (from the plugin sample (/s.so) in its function fail_as)"});
 }
 
 TEST_F(Guard, CatchesWhatEscapes) {
@@ -184,6 +197,18 @@ TEST_F(Guard, EndsTheRunWithTheWordsOfOneThread) {
       thread.join();
   };
   EXPECT_EXIT(end_by_many(), ::testing::ExitedWithCode(1), ::testing::Eq("said\n"));
+}
+
+TEST_F(Guard, EndsTheRunWithTheErrorOfTheRankThatFailedFirst) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto end_after_error = [](int rank) {
+    note_run_error(1, "no cable");
+    note_run_error(2, "rank 1 has gone");
+    end_run("a fault", rank);
+  };
+  EXPECT_EXIT(end_after_error(0), ::testing::ExitedWithCode(1),
+              ::testing::Eq("tessera: rank 1: no cable; after that rank 0: a fault\n"));
+  EXPECT_EXIT(end_after_error(1), ::testing::ExitedWithCode(1), ::testing::Eq("tessera: rank 1: a fault\n"));
 }
 
 TEST_F(Guard, TakesCallsOfAnyDepth) {

@@ -62,12 +62,15 @@ TEST_P(AnyStore, CountsFromZeroApartFromValues) {
 }
 
 TEST_P(AnyStore, GetWaitsForTheKey) {
-  std::thread setter([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    client_.set("late", "value");
-  });
-  EXPECT_EQ(client_.get("late", kPatienceMs), "value");
-  setter.join();
+  for (const int64_t timeout_ms : {kPatienceMs, std::numeric_limits<int64_t>::max()}) {
+    const std::string key = concat("late ", timeout_ms);
+    std::thread setter([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      client_.set(key, "value");
+    });
+    EXPECT_EQ(client_.get(key, timeout_ms), "value");
+    setter.join();
+  }
 }
 
 TEST_P(AnyStore, GetEndsAtItsDeadline) {

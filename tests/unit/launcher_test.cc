@@ -135,6 +135,20 @@ TEST_F(Launcher, RanksThatIgnoreSigtermAreKilled) {
   expect_no_process_left(2);
 }
 
+TEST_F(Launcher, ARankThatSendsItASignalHasFailed) {
+  EXPECT_EQ(launch(std::string(kNote) + "[ $TESSERA_RANK = 1 ] && kill -TERM $PPID; exec sleep 60", 2), 1);
+  expect_failure("cause:        rank 1 (process ");
+  expect_failure("it has sent SIGTERM to its launcher, which only a plugin can have done");
+  expect_no_process_left(2);
+}
+
+TEST(Processes, AreBelowThoseThatStartedThem) {
+  EXPECT_TRUE(is_below(::getpid(), ::getpid()));
+  EXPECT_TRUE(is_below(::getpid(), ::getppid()) || ::getppid() <= 1);
+  EXPECT_FALSE(is_below(::getppid(), ::getpid()));
+  EXPECT_FALSE(is_below(0, ::getpid()));
+}
+
 TEST_F(Launcher, PassesSignalsOn) {
   // Blocked before the sender starts, so that it does not take the signal itself.
   sigset_t term, before;

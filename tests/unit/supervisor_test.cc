@@ -133,6 +133,15 @@ TEST(Supervisor, PassesSignalsOn) {
   }
 }
 
+TEST(Supervisor, EndsARunThatSendsItASignal) {
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) {
+    Supervisor asked([signal] { return ::kill(::getppid(), signal), wait_for_ever(); });
+    EXPECT_EQ(asked.end(), 1);
+    EXPECT_NE(asked.said().find("only a plugin can have done that, so the run ends"), std::string::npos)
+        << asked.said();
+  }
+}
+
 TEST(Supervisor, TakesTheRunWithIt) {
   pid_t run = -1;
   {

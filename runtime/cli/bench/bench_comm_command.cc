@@ -120,7 +120,7 @@ void load(CommBench& bench, const CommandLine& line, const std::vector<PluginFla
   if (!claims) claims = claims_on(api, bench.communicator.name, bench.cpu.device()->stream_kind, reason);
   if (!claims)
     throw UsageError(concat("--comm ", bench.communicator.name, " works neither on the streams of --device ",
-                            bench.device.name, " nor on the host's: ", reason));
+                            bench.device.name, " nor on the host's: ", reason, "; give another communicator"));
   bench.claims = *claims;
   std::vector<PluginUse> uses{{&bench.device, ""}, {&bench.communicator, ""}};
   if (bench.cpu.path != bench.device.path) uses.push_back({&bench.cpu, ""});

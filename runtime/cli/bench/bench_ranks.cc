@@ -37,7 +37,7 @@ int run_launched_rank(const BenchRanks& ranks, const RankEnvironment& environmen
 
 int start_processes(const BenchRanks& ranks, const Log& log) {
   LaunchRequest request{own_executable(), *ranks.argv, ranks.num_ranks};
-  request.finish_ms = ranks.timeout_ms;
+  request.finish_ms = end_of_calls_ms(ranks.timeout_ms);
   request.has_steps = false;
   request.ranks_say_when_done = true;
   const LaunchResult result = launch_ranks(request, log);

@@ -100,7 +100,8 @@ void TcpStoreClient::set(std::string_view key, std::string_view value) {
 }
 
 std::string TcpStoreClient::get(std::string_view key, int64_t timeout_ms) {
-  return request(wire::kGet, key, "", timeout_ms, timeout_ms);
+  const int64_t most_ms = std::min(timeout_ms, kLongestGetMs);
+  return request(wire::kGet, key, "", most_ms, most_ms);
 }
 
 void TcpStoreClient::close(std::string_view reason) {

@@ -156,6 +156,7 @@ std::string shortfall_text(const MemoryShortfall& shortfall) {
 }
 
 std::string offers_text(const Job& job, const Log& log) {
+  if (job.config.device_memory == 0) return "";  // it refuses for another reason
   MemoryShortfall shortfall;
   shortfall.limit_bytes = job.config.device_memory;
   shortfall.arena_bytes = shortfall.smallest.arena_bytes = UINT64_MAX;  // not known: it cannot be planned

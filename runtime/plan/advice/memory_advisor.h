@@ -43,7 +43,7 @@ std::optional<MemoryShortfall> find_shortfall(const Job& job, const JobPrograms&
 std::string shortfall_text(const MemoryShortfall& shortfall);
 
 /// For a job that a policy refuses, since whatever leaves the run does not fit --device-memory: the end of that
-/// sentence, with the changes that would fit.
+/// sentence, with the changes that would fit. Empty without a limit.
 std::string offers_text(const Job& job, const Log& log);
 
 /// Calls `plan`, and adds the changes that would fit to the refusal of a policy.

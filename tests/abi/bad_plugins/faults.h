@@ -118,6 +118,13 @@ static inline void faults_jump(int is_start) {
   if (!is_start) longjmp(start, 1);
 }
 
+/* With the fault "fails-beside-hang" rank 1 is to fail, while rank 0 does not return. */
+static inline int faults_beside_hang(const char* place, int rank) {
+  if (!is_fault(place, "fails-beside-hang")) return 0;
+  if (rank == 0) faults_hang();
+  return 1;
+}
+
 /* Does what the fault of this place says; nothing without one. */
 static inline void faults_at(const char* place) {
   volatile char top = 0;
@@ -143,6 +150,7 @@ static inline void faults_at(const char* place) {
   if (is_fault(place, "timer")) faults_set_timer();
   if (is_fault(place, "thread-data")) faults_keep_thread();
   if (is_fault(place, "send-term")) kill(getpid(), SIGTERM);
+  if (is_fault(place, "send-term-to-parent")) kill(getppid(), SIGTERM);
   if (is_fault(place, "kill-in-real-time")) kill(getpid(), SIGRTMAX);
   if (is_fault(place, "close-all")) syscall(SYS_close_range, 0u, ~0u, 0u);
   if (is_fault(place, "timer-and-hang")) faults_set_timer(), faults_hang();

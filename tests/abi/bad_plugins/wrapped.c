@@ -36,6 +36,9 @@ static tsr_status describe(const tsr_op* op, tsr_slot_spec* slots, uint64_t* num
   if (is_fault("describe", "spare")) slots[0].spare[1] = 7;
   if (is_fault("describe", "flags")) slots[0].flags |= 0x80;
   if (is_fault("describe", "dtype")) slots[0].dtype = 0;
+  if (is_fault("describe", "mode")) slots[0].mode = TSR_MODE_WRITE;
+  if (is_fault("describe", "elements")) ++slots[0].num_elements;
+  if (is_fault("describe", "less")) --*num_slots;
   return status;
 }
 static tsr_status open_device(const tsr_device_open_args* args, tsr_device** device, tsr_error* err) {
@@ -153,8 +156,7 @@ static tsr_status copy(tsr_stream* stream, void* to, const void* from, uint64_t 
   if (is_fault("copy", "to-a-page") && num_bytes > 1) to = (char*)to - (size_t)to % 4096;
   if (is_fault("copy", "from-a-page") && num_bytes > 1) from = (const char*)from - (size_t)from % 4096;
   if (is_fault("copy", "by-sixteens") && num_bytes > 1) num_bytes -= num_bytes % 16;
-  if (is_fault("copy", "at-once")) memcpy(to, from, num_bytes);
-  if (is_fault("copy", "at-once")) return TSR_OK;
+  if (is_fault("copy", "at-once")) return memcpy(to, from, num_bytes), TSR_OK;
   return is_fault("copy", "nothing") ? TSR_OK : inner.copy(stream, to, from, num_bytes, err);
 }
 static tsr_status host_function(tsr_stream* stream, tsr_host_function function, void* user, tsr_error* err) {
@@ -395,6 +397,7 @@ static tsr_status create_in_other_group(const tsr_comm_create_args* args, tsr_co
 }
 static tsr_status create(const tsr_comm_create_args* args, tsr_comm** comm, tsr_error* err) {
   faults_at("create");
+  if (faults_beside_hang("create", args->rank)) return fail(err);
   if (is_fault("submit", "forge-and-kill")) forge_failures(args->host);
   device = args->device_interface;
   num_members = args->size;
@@ -425,11 +428,12 @@ static tsr_status submit(tsr_comm* comm, const tsr_collective* collective, tsr_e
 }
 static tsr_status async_error(tsr_comm* comm, tsr_error* err) {
   faults_at("async");
-  if (is_fault("async", "silent")) return TSR_E_UNAVAILABLE;
-  return inner.async_error(comm, err);
+  return is_fault("async", "silent") ? TSR_E_UNAVAILABLE : inner.async_error(comm, err);
 }
 /* Claims less than it does, or what nothing means. */
 static tsr_status caps(tsr_str stream_kind, tsr_comm_caps* caps, tsr_error* err) {
+  faults_at("caps");
+  if (is_fault("caps", "silent")) return TSR_E_UNSUPPORTED;
   const tsr_status status = inner.caps(stream_kind, caps, err);
   static const tsr_dtype kIntegers[] = {TSR_I32, TSR_I64};
   static const tsr_str kOtherKinds[] = {{"other.stream", 12}};
@@ -443,8 +447,8 @@ static tsr_status caps(tsr_str stream_kind, tsr_comm_caps* caps, tsr_error* err)
   if (is_fault("caps", "integers")) caps->dtypes = kIntegers, caps->num_dtypes = 2;
   if (is_fault("caps", "other-kinds")) caps->stream_kinds = kOtherKinds, caps->num_stream_kinds = 1;
   static int num_calls = 0;
-  const int is_later = __sync_fetch_and_add(&num_calls, 1) > 0;
-  if (is_fault("caps", "less-later") && is_later) caps->collectives = UINT64_C(1) << TSR_COLL_BARRIER;
+  if (is_fault("caps", "less-later") && __sync_fetch_and_add(&num_calls, 1) > 0)
+    caps->collectives = UINT64_C(1) << TSR_COLL_BARRIER;
   if (is_fault("caps", "wild")) caps->dtypes = (const tsr_dtype*)(size_t)64;
   if (is_fault("caps", "not-canonical")) caps->flags &= ~TSR_COMM_CANONICAL_SUM;
   return status;
@@ -455,6 +459,7 @@ static void abort_all(tsr_comm* const* comms, uint64_t num_comms) {
 }
 static void destroy(tsr_comm* comm) {
   faults_at("destroy");
+  if (comm == __atomic_load_n(&of_second, __ATOMIC_RELAXED)) faults_at("destroy-of-second");
   inner.destroy(comm);
 }
 

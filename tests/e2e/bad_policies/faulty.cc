@@ -60,6 +60,7 @@ class Faulty {
   void plan(const OffloadView& view, const OffloadSink& sink) const {
     if (fault_ == "error")
       throw Error(TSR_E_INVALID_ARGUMENT, "cannot decide for this step with fault=error; give fault=none");
+    if (fault_ == "exhausted") throw Error(TSR_E_RESOURCE_EXHAUSTED, "has no room for its tables");
     if (fault_ == "no-rest") return leave_without_rest(view, sink);
     if (fault_.starts_with("run-")) return run_on_host(view, sink, fault_);
     std::vector<tsr_leave> answers = long_gaps(view, 1);
@@ -79,11 +80,11 @@ class Faulty {
   std::string fault_;
 };
 
-constexpr tsr_option kOptions[] = {
-    string_option("fault", "none",
-                  "none|unknown-item|unused-visit|no-visit|unknown-place|last-use|twice|no-rest|error|options|"
-                  "run-unknown|run-forward|run-twice|run-optimizer|run-squares|run-scalars",
-                  "the rule that is broken")};
+constexpr tsr_option kOptions[] = {string_option(
+    "fault", "none",
+    "none|unknown-item|unused-visit|no-visit|unknown-place|last-use|twice|no-rest|exhausted|error|options|"
+    "run-unknown|run-forward|run-twice|run-optimizer|run-squares|run-scalars",
+    "the rule that is broken")};
 constexpr tsr_descriptor kDescriptor =
     descriptor("faulty", TSR_KIND_OFFLOAD, "org.tessera.tests.faulty", "1", "gives answers that are refused", kOptions);
 
