@@ -271,6 +271,7 @@ void Rewriter::order(const std::vector<uint64_t>& ids) {
   for (auto& [id, anchored] : by_id_)
     anchored.last_after = anchored.position;
   first_ = actions_.begin();
+  turns_.clear();
 }
 
 void Rewriter::wait_for(uint64_t id, uint64_t earlier) {

@@ -56,6 +56,7 @@ class Rewriter {
   Action copy_of(const tsr_action& action);
   void index(Position position, uint64_t inserted_after = 0);
   std::vector<uint64_t> actions_on(const std::vector<uint64_t>& homes);
+  void number_actions();
   void erase_replaced_homes();
   void bind_home_action(Action& action, const Home& from, const Home& to);
   uint64_t half_of(const Action& whole, uint32_t kind, std::vector<uint64_t>& contexts);
@@ -67,7 +68,8 @@ class Rewriter {
   std::unordered_map<uint64_t, Anchored> by_id_;
   std::unordered_map<uint64_t, std::vector<uint64_t>> on_home_;  // the actions that name a home
   std::unordered_set<uint64_t> replaced_homes_;                  // that program_ still has
-  Position first_;                                               // inserts at the start of the program go before this
+  std::vector<uint32_t> turns_;  // by id: the order of those actions that number_actions() has seen; 0: not seen
+  Position first_;               // inserts at the start of the program go before this
 };
 
 }  // namespace tessera::host

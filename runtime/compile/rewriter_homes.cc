@@ -67,7 +67,7 @@ uint64_t Rewriter::replace_homes(const std::vector<uint64_t>& ids, const tsr_hom
 }
 
 // Of two actions with one key, the first in the list is kept. Finding it takes a walk over the list, so this is done
-// once, not for each of a thousand homes.
+// once, not for each of a thousand homes: only order() changes the order of actions that are there.
 std::vector<uint64_t> Rewriter::actions_on(const std::vector<uint64_t>& homes) {
   std::vector<uint64_t> found;
   std::set<HomeActionKey> keys;
@@ -77,11 +77,17 @@ std::vector<uint64_t> Rewriter::actions_on(const std::vector<uint64_t>& homes) {
       keys.insert(key_of(action(id)));
     }
   if (keys.size() == found.size()) return found;
-  const std::unordered_set<uint64_t> all(found.begin(), found.end());
-  found.clear();
-  for (const Action& a : actions_)
-    if (all.contains(a.id)) found.push_back(a.id);
+  const auto is_numbered = [&](uint64_t id) { return id < turns_.size() && turns_[id] != 0; };
+  if (!std::ranges::all_of(found, is_numbered)) number_actions();
+  std::ranges::sort(found, {}, [&](uint64_t id) { return turns_[id]; });
   return found;
+}
+
+void Rewriter::number_actions() {
+  turns_.assign(program_.next_id, 0);
+  uint32_t turn = 0;
+  for (const Action& action : actions_)
+    turns_[action.id] = ++turn;
 }
 
 void Rewriter::erase_replaced_homes() {

@@ -45,8 +45,10 @@ std::optional<Content> sum_of(const Content& a, const Content& b, AddendSets& se
   Content sum = a;
   sum.addends = b.addends;
   sum.rounded = b.rounded;
+  sum.is_sum_rounded = b.is_sum_rounded;
   if (!is_sum(a.kind) || sum != b) return std::nullopt;
   if (a.rounded != 0) sum.round_to(a.rounded);
+  sum.is_sum_rounded = a.is_sum_rounded || b.is_sum_rounded;  // of micro-batches it is not rounded anew
   sum.addends = sets.united(a.addends, b.addends);
   if (sum.addends == kTwice) return std::nullopt;
   return sum;
