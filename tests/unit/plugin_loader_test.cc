@@ -149,6 +149,7 @@ TEST(Linking, ThatHarmsTheProcessIsRefused) {
   refuse(plugin("runpath_empty"),
          {"needs libraries from the current folder", "empty entry", "BUILD_WITH_INSTALL_RPATH"});
   refuse(plugin("runpath_open"), {"/tmp/tessera-missing-folder, which is not there and which any user may make"});
+  refuse(plugin("filter_by_path"), {"needs the library /tmp/tessera-missing.so by a path", "soname"});
 }
 
 TEST(Exports, WrongOnesAreRefused) {
@@ -218,6 +219,8 @@ TEST_F(PluginFiles, ThatBringLibrariesWhichOthersMayWriteAreRefused) {
   const fs::path library = folder_ / "first_libraries/libbrought.so";
   fs::permissions(library, fs::perms::others_write, fs::perm_options::add);
   refuse(path, {"needs the library " + library.string() + ", which may be written by anybody"});
+  fs::copy_file(plugin("auxiliary"), folder_ / "auxiliary.so");
+  refuse(folder_ / "auxiliary.so", {"needs the library " + library.string() + ", which may be written by anybody"});
   fs::permissions(library, fs::perms::others_write, fs::perm_options::remove);
   fs::permissions(library.parent_path(), fs::perms::all);
   refuse(path, {"needs libraries from " + library.parent_path().string() + ", and any user may write the folder"});
