@@ -270,6 +270,7 @@ LoadedPlugin load_plugin(const std::filesystem::path& path, const Log& log) {
   if (!file.warning.empty()) log.warning(file.warning);
   watch_calls();
   note_libraries_of_program();
+  note_paths_of_program();
   LoadedPlugin plugin;
   about(file, [&] {
     for (const std::string& warning : check_object(file))
