@@ -189,10 +189,9 @@ std::string see_options(const LoadedPlugin& plugin) {
   return "; see tessera plugins info " + plugin.name;
 }
 
-bool is_per_rank(const PluginFlag& flag, const LoadedPlugin& plugin) {
-  return std::ranges::any_of(plugin.options, [&](const PluginOption& option) {
-    return option.is_per_rank && flag.name == flag_name(plugin, "", option);
-  });
+bool is_per_rank(const LoadedPlugin& plugin, std::string_view option) {
+  const auto declared = std::ranges::find(plugin.options, option, &PluginOption::name);
+  return plugin.kind == PluginKind::communicator && declared != plugin.options.end() && declared->is_per_rank;
 }
 
 std::string options_help(const LoadedPlugin& plugin) {
