@@ -116,7 +116,8 @@ Query* open_library(const std::string& path) {
   try {
     library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   } catch (const std::exception& error) {
-    throw UsageError(concat("cannot be loaded: one of its constructors threw an exception (", error.what(), ")"));
+    throw UsageError(
+        concat("cannot be loaded: one of its constructors threw an exception", text_in_parentheses(error)));
   } catch (...) {
     throw UsageError("cannot be loaded: one of its constructors threw an exception");
   }

@@ -263,7 +263,8 @@ void test_communicators(ExecutionContext& context, std::span<const Program* cons
           timeout_ms);
     for (const auto& other : others)
       other->check(timeout_ms);
-  } catch (...) {  // the others may still touch their memory
+  } catch (const std::exception& error) {  // the others may still touch their memory
+    note_error(error.what());
     context.comms().abort();
     context.close_streams();
     throw;

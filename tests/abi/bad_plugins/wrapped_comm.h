@@ -162,7 +162,7 @@ static tsr_status submit(tsr_comm* comm, const tsr_collective* collective, tsr_e
   if (is_of_step) faults_at("step");
   if (is_fault("submit", "forge-and-kill")) kill(getpid(), SIGKILL);
   if (is_fault("submit", "silent")) return TSR_E_UNKNOWN;
-  if (is_fault("submit", "nothing")) return TSR_OK;
+  if (is_fault("submit", "nothing") || fault_at("abort-of-nothing")[0]) return TSR_OK;
   if (is_fault("work", "rounding") && is_of_step) device->host_function(collective->stream, change_rounding, NULL, err);
   if (is_fault("work", "hang")) return device->host_function(collective->stream, never_end, NULL, err);
   if (is_fault("work", "hang-in-step") && is_of_step)
@@ -199,6 +199,7 @@ static tsr_status caps(tsr_str stream_kind, tsr_comm_caps* caps, tsr_error* err)
 }
 static void abort_all(tsr_comm* const* comms, uint64_t num_comms) {
   faults_at("abort");
+  faults_at("abort-of-nothing");
   if (!is_fault("abort", "nothing")) inner.abort(comms, num_comms);
 }
 static void destroy(tsr_comm* comm) {
