@@ -47,9 +47,9 @@ struct PluginUse {
 /// Whether the flag names an option that the plugin of this use declares.
 bool is_option_of(const PluginFlag& flag, const PluginUse& use);
 
-/// Throws UsageError, with a suggestion, for a flag that no plugin in `uses` declares. Values are checked by
-/// PluginOptions.
-void refuse_unknown_flags(const std::vector<PluginFlag>& flags, std::span<const PluginUse> uses);
+/// Throws UsageError for a flag that no plugin in `uses` declares, with a suggestion, and for one that two of one name
+/// declare. Values are checked by PluginOptions.
+void check_flag_names(const std::vector<PluginFlag>& flags, std::span<const PluginUse> uses);
 
 /// The end of an error about options of a plugin: "; see tessera plugins info ddp".
 std::string see_options(const LoadedPlugin& plugin);

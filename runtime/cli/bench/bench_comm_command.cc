@@ -124,7 +124,7 @@ void load(CommBench& bench, const CommandLine& line, const std::vector<PluginFla
   bench.claims = *claims;
   std::vector<PluginUse> uses{{&bench.device, ""}, {&bench.communicator, ""}};
   if (bench.cpu.path != bench.device.path) uses.push_back({&bench.cpu, ""});
-  refuse_unknown_flags(options, uses);
+  check_flag_names(options, uses);
   bench.device_options = PluginOptions(bench.device, "", options);
   bench.cpu_options = PluginOptions(bench.cpu, "", options);
   bench.comm_options = PluginOptions(bench.communicator, "", options);
