@@ -103,6 +103,9 @@ bool is_of_memory(std::string_view text) {
     throw UsageError(
         "cannot be loaded: its file system is mounted noexec; move the plugin to another folder, or mount that one "
         "with exec");
+  if (why.find("static TLS") != why.npos)  // the system's loader calls that memory, and no memory helps
+    throw UsageError(concat("cannot be loaded: ", why,
+                            "; build it, and the libraries that it brings, without -ftls-model=initial-exec"));
   if (is_of_memory(why))
     throw UsageError(concat("cannot be loaded: not enough memory for it and its libraries (", why,
                             "); raise ulimit -v, or free memory"),

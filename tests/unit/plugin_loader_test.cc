@@ -149,6 +149,7 @@ TEST(Linking, ThatHarmsTheProcessIsRefused) {
   refuse(plugin("runpath_empty"),
          {"needs libraries from the current folder", "empty entry", "BUILD_WITH_INSTALL_RPATH"});
   refuse(plugin("runpath_open"), {"/tmp/tessera-missing-folder, which is not there and which any user may make"});
+  refuse(plugin("static_tls"), {"cannot be loaded: ", "static TLS", "without -ftls-model=initial-exec"});
   refuse(plugin("filter_by_path"), {"needs the library /tmp/tessera-missing.so by a path", "soname"});
 }
 
