@@ -148,8 +148,8 @@ TEST(HostileCall, ThatCrashesWhereNothingIsKnownIsNamed) {
 }
 
 #ifndef TESSERA_IS_SANITIZED  // which reports the same memory freed twice in its own words
-// Streams and ranks that share one would race without a word. Ranks are processes here: as threads, one would destroy
-// what the other is given.
+// Streams and ranks that share one would race without a word. For these ranks are processes: as threads, one would
+// destroy what the other is given.
 TEST(HostileCall, ThatReturnsOneObjectTwiceIsNamed) {
   const std::string object = " returned an object that it has returned before, and that is still in use";
   expect_named(train_wrapped("create-twice", kNoFlag, "hostile-gloo"),
@@ -157,6 +157,8 @@ TEST(HostileCall, ThatReturnsOneObjectTwiceIsNamed) {
   for (const std::string kind : {"stream", "event"})
     expect_named(train_wrapped(kind + "-twice", "--device=hostile", "gloo"),
                  {"hostile-device.so) in its function " + kind + "_create" + object}, 1);
+  expect_named(train_wrapped("open-twice", "--device=hostile"), {"hostile-device.so) in its function open" + object},
+               1);
   expect_named(train_wrapped("allocate-twice", "--device=hostile"),
                {"in its function allocate returned memory that it has returned before"}, 1);
 }

@@ -428,6 +428,14 @@ TEST_F(PluginFiles, AreListedWithoutLoading) {
   EXPECT_EQ(json[1]["kind"], "communicator");
 }
 
+TEST_F(PluginFiles, AreListedInColumnsWhateverTheirNames) {
+  copy_good("sample.so");
+  copy_good("new\nline.so");
+  const std::string text = plugins_list({folder_}, false);
+  EXPECT_NE(text.find("strategy      sample     /"), std::string::npos) << text;
+  EXPECT_NE(text.find("strategy      new\\nline  /"), std::string::npos) << text;
+}
+
 TEST_F(PluginFiles, InfoTellsWhatAPluginIs) {
   copy_good("sample.so");
   const auto json = nlohmann::json::parse(plugin_info("sample", {folder_}, true, kQuiet));
