@@ -2,8 +2,11 @@
 // `bench comm` sums between two ranks. So a plugin that crashes or hangs is one line of the report.
 
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 #include "base/concat.h"
+#include "base/progress.h"
 #include "config/default_plugins.h"
 #include "doctor/child.h"
 #include "doctor/finding.h"
@@ -70,18 +73,29 @@ std::vector<Loaded> load_all(const std::vector<std::string>& plugin_dirs, Findin
   return loaded;
 }
 
+/// Whether `other` tells more about why a communicator does not work: wrong usage is that it takes other devices.
+bool tells_more(const ChildResult& other, const ChildResult& than) {
+  constexpr int kWrongUsage = 2;
+  return than.exit_code == kWrongUsage && other.exit_code != kWrongUsage;
+}
+
 /// Runs these commands until one works, and adds a finding. Returns whether one worked.
 bool try_out(Findings& findings, const char* section, const std::string& name, bool is_default,
              const std::vector<std::vector<std::string>>& tries, const char* remedy) {
-  ChildResult child;
-  child.err = "no device works, so this could not be tried";
-  for (const auto& arguments : tries)
-    if (child = run_child(arguments, kTryMs); child.is_ok()) break;
-  if (child.is_ok())
-    findings.push_back({section, name, Level::ok, format("works (%.1f s)", child.seconds), ""});
+  const Progress progress(Log(), concat("trying ", section, ": ", name));
+  std::optional<ChildResult> shown;
+  for (const auto& arguments : tries) {
+    ChildResult child = run_child(arguments, kTryMs);
+    if (!shown || child.is_ok() || tells_more(child, *shown)) shown = std::move(child);
+    if (shown->is_ok()) break;
+  }
+  const bool works = shown && shown->is_ok();
+  const std::string reason = shown ? shown->reason() : "no device works, so this could not be tried";
+  if (works)
+    findings.push_back({section, name, Level::ok, format("works (%.1f s)", shown->seconds), ""});
   else
-    findings.push_back({section, name, is_default ? Level::failure : Level::warning, child.reason(), remedy});
-  return child.is_ok();
+    findings.push_back({section, name, is_default ? Level::failure : Level::warning, reason, remedy});
+  return works;
 }
 
 }  // namespace
@@ -99,7 +113,8 @@ Findings examine_plugins(const std::vector<std::string>& plugin_dirs, bool& work
                                {{"bench", "device", "--device", candidate.path.string(), "--only", "launches"}},
                                "Fix what the message says; runs on this device fail in the same way.");
     if (is_default) device_works = is_ok;
-    if (is_ok) devices.push_back(candidate.path.string());
+    // The default first: what a communicator says of that one is of use to everybody.
+    if (is_ok) devices.insert(is_default ? devices.begin() : devices.end(), candidate.path.string());
   }
   for (const auto& [candidate, version] : loaded) {
     if (candidate.kind != PluginKind::communicator) continue;

@@ -62,7 +62,8 @@ Communicators::Communicators(const CommunicatorSetup& setup, const Device& devic
   try {
     for (const auto& [key, program] : needed)
       create(key, *program, device, watch.flag());
-  } catch (...) {
+  } catch (const std::exception& error) {
+    note_error(error.what());
     abort();
     for (auto& [key, made] : by_key_)
       destroy_communicator(*setup_.api, made.comm);

@@ -71,8 +71,10 @@ Device::Device(const DeviceSetup& setup) : api_(setup.api), num_threads_(setup.n
   const tsr_device_open_args args{sizeof args, setup.index,          setup.num_threads,   0,
                                   setup.host,  setup.options.data(), setup.options.size()};
   device_ = create_by<tsr_device>(false, api_->open, &args);
+  live_objects<tsr_device>().add(device_, address_of(api_->open));
 }
 Device::~Device() {
+  live_objects<tsr_device>().remove(device_);
   end_with(api_->close, device_);
 }
 

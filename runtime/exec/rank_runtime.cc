@@ -324,7 +324,9 @@ StepResult RankRuntime::run_step(uint64_t step, double learning_rate, double los
                                        executable.is_graph() ? "what the step's graph holds" : "the step",
                                        ", and reported no error: clip has left no result; use another --device",
                                        executable.is_graph() ? ", or --cuda-graph=off" : ""));
-  const StepRequests requested = summed_requests(words, programs_.steps[0].mesh->num_ranks(), step + 1, of_device);
+  const auto* const communicator = setup_.communicators.api;
+  const StepRequests requested = summed_requests(words, programs_.steps[0].mesh->num_ranks(), step + 1,
+                                                 communicator ? address_of(communicator->submit) : nullptr, of_device);
   return {sums.loss_sum(), clip[2], clip[1] != 0, executable.first_not_finite(), sums.num_correct, requested};
 }
 

@@ -39,7 +39,8 @@ RunWordValues run_words(const StepRequests& requests) {
   return words;
 }
 
-StepRequests summed_requests(const RunWordValues& words, int num_ranks, uint64_t step, const void* of_device) {
+StepRequests summed_requests(const RunWordValues& words, int num_ranks, uint64_t step, const void* of_communicator,
+                             const void* of_device) {
   const int64_t arrivals = at(words, TSR_WORD_ARRIVALS);
   const int64_t most = int64_t{num_ranks} * num_ranks;  // every rank's word was the last sum
   if (arrivals != num_ranks && (num_ranks == 1 || arrivals < 0 || arrivals > most))
@@ -50,8 +51,8 @@ StepRequests summed_requests(const RunWordValues& words, int num_ranks, uint64_t
   if (arrivals != num_ranks)
     throw Error(TSR_E_DATA_LOSS,
                 concat("step ", step, ": the sum of squares counts ", arrivals, " ranks instead of ", num_ranks,
-                       ", so it is not whole and no parameter was updated; a collective was cut short, or the ",
-                       "communicator lost data"));
+                       ", so it is not whole and no parameter was updated; a collective of ",
+                       plugin_text(of_communicator), " was cut short, or has lost data"));
   return {at(words, TSR_WORD_STOP), at(words, TSR_WORD_SAVE)};
 }
 

@@ -23,7 +23,9 @@ RunWordValues run_words(const StepRequests& requests);
 
 /// The requests of all ranks, from the words after step number `step`, which counts from 1. Throws DATA_LOSS when they
 /// are not the sum over `num_ranks` ranks: then CLIP has refused the update, and nothing that this step computed is
-/// whole. `of_device` is a function of the device, which is named where no communicator can have left the number.
-StepRequests summed_requests(const RunWordValues& words, int num_ranks, uint64_t step, const void* of_device = nullptr);
+/// whole. `of_communicator` and `of_device` are functions of the plugins; the device is named where no communicator can
+/// have left the number.
+StepRequests summed_requests(const RunWordValues& words, int num_ranks, uint64_t step,
+                             const void* of_communicator = nullptr, const void* of_device = nullptr);
 
 }  // namespace tessera::host

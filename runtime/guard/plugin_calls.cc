@@ -87,12 +87,26 @@ void forget_run_error() noexcept {
   run_error.is_there = false;
 }
 
+std::string begin_with_noted_error() {
+  const ThreadCalls& calls = this_thread_calls;
+  const bool begins = calls.has_error && !run_error.is_before(calls.rank);
+  return begins ? concat(calls.error, "; after that ") : "";
+}
+
+std::string text_in_parentheses(const std::exception& error) {
+  constexpr size_t kMaxLength = 300;
+  const char* const what = error.what();
+  if (!what) return "";
+  const size_t length = strnlen(what, kMaxLength + 1);
+  return concat(" (", std::string_view(what, std::min(length, kMaxLength)), length > kMaxLength ? "...)" : ")");
+}
+
 void throw_escaped(const void* function) {
   std::string what;
   try {
     throw;
   } catch (const std::exception& error) {
-    what = concat(" (", error.what(), ")");
+    what = text_in_parentheses(error);
   } catch (...) {
   }
   throw Error(TSR_E_INTERNAL,

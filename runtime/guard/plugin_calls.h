@@ -10,6 +10,8 @@
 #include <cxxabi.h>
 
 #include <cstdint>
+#include <exception>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -30,6 +32,8 @@ void name_rank_of_this_thread(int rank);
 /// Keeps the text for the report of a call that does not return: the error that came before it must not be lost with
 /// the run. An empty one forgets the last.
 void note_error(std::string_view text) noexcept;
+/// That text as the beginning of a sentence: "no cable; after that "; empty if there is none.
+std::string begin_with_noted_error();
 /// The same for all ranks of this process, once one of them has failed. From then on the calls of the others have two
 /// seconds, as the run is over. The first counts, until it is forgotten. [any-thread]
 void note_run_error(int rank, std::string_view text) noexcept;
@@ -76,6 +80,8 @@ class PluginCall {
   const uint64_t computing_;
 };
 
+/// The text of a plugin's exception in parentheses, after a space; cut where it is long, empty where it has none.
+std::string text_in_parentheses(const std::exception& error);
 /// In a handler of exceptions: throws INTERNAL, a sentence that names the function and has the exception's text.
 [[noreturn]] void throw_escaped(const void* function);
 /// Ends the run: the function ended its thread.
@@ -140,13 +146,15 @@ T* made_by(tsr_status (*function)(P...), A&&... args) {
   return handle;
 }
 
-/// Calls a function that reports nothing, where nothing may be thrown. An exception ends the run.
+/// Calls a function that reports nothing, where nothing may be thrown. An exception ends the run, with the error that
+/// came before it.
 template <class... P, class... A>
 void end_with(void (*function)(P...), A&&... args) noexcept {
+  const std::string before = begin_with_noted_error();
   try {
     enter(function, std::forward<A>(args)...);
   } catch (const Error& error) {
-    end_run(error.what());
+    end_run(before + error.what());
   }
 }
 

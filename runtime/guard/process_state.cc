@@ -54,6 +54,11 @@ std::optional<mode_t> creation_mask() {
   return std::nullopt;
 }
 
+const PathState& paths_of_program() {
+  static const PathState paths;
+  return paths;
+}
+
 }  // namespace
 
 PathState::PathState() : creation_mask_(creation_mask()) {
@@ -61,6 +66,15 @@ PathState::PathState() : creation_mask_(creation_mask()) {
     if (::stat(path, &folder_status_) == 0) folder_ = path;
     std::free(path);
   }
+}
+
+void note_paths_of_program() {
+  paths_of_program();
+}
+
+void require_paths_of_program() {
+  if (const std::string change = paths_of_program().restore(); !change.empty())
+    throw Error(TSR_E_FAILED_PRECONDITION, concat("in a step, or on a thread of its own, a plugin ", change));
 }
 
 ProcessState::ProcessState()
@@ -168,13 +182,13 @@ std::string ProcessState::restore_locale() {
   return change;
 }
 
-std::string PathState::restore() {
+std::string PathState::restore() const {
   std::string changes = restore_folder();
   const std::string mask = restore_creation_mask();
   return concat(changes, changes.empty() || mask.empty() ? "" : ", and ", mask);
 }
 
-std::string PathState::restore_folder() {
+std::string PathState::restore_folder() const {
   struct stat now {};
   if (folder_.empty() || (::stat(".", &now) == 0 && is_same(now, folder_status_))) return "";
   if (::chdir(folder_.c_str()) != 0) return "changes the current folder, which cannot be restored; it must not";
@@ -196,7 +210,7 @@ std::string ProcessState::restore_files() {
   return changes.empty() ? "" : changes + "; a plugin writes to the host's log";
 }
 
-std::string PathState::restore_creation_mask() {
+std::string PathState::restore_creation_mask() const {
   const std::optional<mode_t> now = creation_mask();
   if (!now || !creation_mask_ || now == creation_mask_) return "";
   ::umask(*creation_mask_);

@@ -23,16 +23,22 @@ class PathState {
  public:
   PathState();
   /// As ProcessState::restore().
-  std::string restore();
+  std::string restore() const;
 
  private:
-  std::string restore_folder();
-  std::string restore_creation_mask();
+  std::string restore_folder() const;
+  std::string restore_creation_mask() const;
 
   std::string folder_;  ///< its path; empty if it has none
   struct stat folder_status_ {};
   std::optional<mode_t> creation_mask_;
 };
+
+/// To be called before the first plugin is loaded: what paths depend on is then what the user gave the program.
+void note_paths_of_program();
+/// Restores that, and throws FAILED_PRECONDITION, if a plugin has changed it where the process is not compared: in a
+/// step, or on a thread of the plugin's own.
+void require_paths_of_program();
 
 /// The state when it was made:
 ///   - how this thread computes: rounding, and whether denormals are flushed to zero, which changes results silently

@@ -43,19 +43,19 @@ std::vector<PluginUse> uses_of(const JobPlugins& plugins, const std::vector<Mesh
   return uses;
 }
 
-/// Refuses flags that no plugin has.
+/// Refuses flags that no plugin has, or two.
 void check_flags(const JobPlugins& plugins, const TrainConfig& config, const std::vector<MeshAxis>& axes,
                  const std::vector<PluginFlag>& flags, const Log& log) {
   std::vector<PluginUse> uses = uses_of(plugins, axes);
   const auto is_known = [&](const PluginFlag& flag) {
     return std::ranges::any_of(uses, [&](const PluginUse& use) { return is_option_of(flag, use); });
   };
-  if (std::ranges::all_of(flags, is_known)) return;
+  if (std::ranges::all_of(flags, is_known)) return check_flag_names(flags, uses);
   std::vector<LoadedPlugin> left_out;
   if (is_one_rank(axes)) left_out = left_out_plugins(plugins, config, log);
   for (const LoadedPlugin& plugin : left_out)
     uses.push_back({&plugin, plugin.kind == PluginKind::strategy ? axes[0].name : ""});
-  refuse_unknown_flags(flags, uses);
+  check_flag_names(flags, uses);
   const size_t num_own = uses.size() - left_out.size();
   for (size_t i = num_own; i < uses.size(); ++i)
     PluginOptions(*uses[i].plugin, uses[i].axis, flags);

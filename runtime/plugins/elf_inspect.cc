@@ -175,7 +175,9 @@ class Inspector {
       if (entry.d_tag == DT_FLAGS_1) dynamic_.flags = entry.d_un.d_val;
       dynamic_.has_text_relocations |=
           entry.d_tag == DT_TEXTREL || (entry.d_tag == DT_FLAGS && (entry.d_un.d_val & DF_TEXTREL) != 0);
-      if (entry.d_tag == DT_NEEDED) dynamic_.needed.push_back(entry.d_un.d_val);
+      // The two others give their symbols in place of the file's own; their code is loaded in the same way.
+      if (entry.d_tag == DT_NEEDED || entry.d_tag == DT_AUXILIARY || entry.d_tag == DT_FILTER)
+        dynamic_.needed.push_back(entry.d_un.d_val);
       if (entry.d_tag == DT_RUNPATH) dynamic_.run_paths.push_back(entry.d_un.d_val);
       if (entry.d_tag == DT_RPATH) dynamic_.r_paths.push_back(entry.d_un.d_val);
     }

@@ -12,7 +12,7 @@ struct SharedObject {
   std::vector<std::string> names;      ///< defined dynamic symbols of default visibility
   std::vector<std::string> unique;     ///< those of them that are STB_GNU_UNIQUE: shared by all plugins of the process
   std::vector<std::string> functions;  ///< those of them that are code
-  std::vector<std::string> needed;     ///< DT_NEEDED
+  std::vector<std::string> needed;     ///< DT_NEEDED, DT_AUXILIARY and DT_FILTER: all are loaded with it
   std::vector<std::string> folders;    ///< of DT_RUNPATH, or without it of DT_RPATH, as they are written
   bool has_executable_stack = false;   ///< or does not say that it needs none
   bool has_text_relocations = false;   ///< its code is written to while it is loaded

@@ -103,6 +103,9 @@ bool is_of_memory(std::string_view text) {
     throw UsageError(
         "cannot be loaded: its file system is mounted noexec; move the plugin to another folder, or mount that one "
         "with exec");
+  if (why.find("static TLS") != why.npos)  // the system's loader calls that memory, and no memory helps
+    throw UsageError(concat("cannot be loaded: ", why,
+                            "; build it, and the libraries that it brings, without -ftls-model=initial-exec"));
   if (is_of_memory(why))
     throw UsageError(concat("cannot be loaded: not enough memory for it and its libraries (", why,
                             "); raise ulimit -v, or free memory"),
@@ -116,7 +119,8 @@ Query* open_library(const std::string& path) {
   try {
     library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   } catch (const std::exception& error) {
-    throw UsageError(concat("cannot be loaded: one of its constructors threw an exception (", error.what(), ")"));
+    throw UsageError(
+        concat("cannot be loaded: one of its constructors threw an exception", text_in_parentheses(error)));
   } catch (...) {
     throw UsageError("cannot be loaded: one of its constructors threw an exception");
   }
@@ -270,6 +274,7 @@ LoadedPlugin load_plugin(const std::filesystem::path& path, const Log& log) {
   if (!file.warning.empty()) log.warning(file.warning);
   watch_calls();
   note_libraries_of_program();
+  note_paths_of_program();
   LoadedPlugin plugin;
   about(file, [&] {
     for (const std::string& warning : check_object(file))

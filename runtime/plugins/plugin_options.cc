@@ -123,6 +123,13 @@ void refuse_flag_of_another_tool(const PluginFlag& flag) {
                           near.empty() ? "" : concat("; did you mean --", near, "?")));
 }
 
+/// Plugins of different kinds may have one name.
+[[noreturn]] void refuse_shared(const PluginFlag& flag, const LoadedPlugin& first, const LoadedPlugin& second) {
+  throw UsageError(concat(source_of(flag), "--", flag.name, " is an option of two plugins of this run: ",
+                          with_article(first.kind), " (", first.path, ") and ", with_article(second.kind), " (",
+                          second.path, "); build one of them with another name, or leave the flag out"));
+}
+
 }  // namespace
 
 struct PluginOptions::Storage {
@@ -179,20 +186,25 @@ bool is_option_of(const PluginFlag& flag, const PluginUse& use) {
   });
 }
 
-void refuse_unknown_flags(const std::vector<PluginFlag>& flags, std::span<const PluginUse> uses) {
-  for (const PluginFlag& flag : flags)
-    if (std::ranges::none_of(uses, [&](const PluginUse& use) { return is_option_of(flag, use); }))
-      refuse_unknown(flag, uses);
+void check_flag_names(const std::vector<PluginFlag>& flags, std::span<const PluginUse> uses) {
+  for (const PluginFlag& flag : flags) {
+    const LoadedPlugin* first = nullptr;
+    for (const PluginUse& use : uses) {
+      if (!is_option_of(flag, use)) continue;
+      if (first && first->path != use.plugin->path) refuse_shared(flag, *first, *use.plugin);
+      first = use.plugin;
+    }
+    if (!first) refuse_unknown(flag, uses);
+  }
 }
 
 std::string see_options(const LoadedPlugin& plugin) {
   return "; see tessera plugins info " + plugin.name;
 }
 
-bool is_per_rank(const PluginFlag& flag, const LoadedPlugin& plugin) {
-  return std::ranges::any_of(plugin.options, [&](const PluginOption& option) {
-    return option.is_per_rank && flag.name == flag_name(plugin, "", option);
-  });
+bool is_per_rank(const LoadedPlugin& plugin, std::string_view option) {
+  const auto declared = std::ranges::find(plugin.options, option, &PluginOption::name);
+  return plugin.kind == PluginKind::communicator && declared != plugin.options.end() && declared->is_per_rank;
 }
 
 std::string options_help(const LoadedPlugin& plugin) {

@@ -47,16 +47,16 @@ struct PluginUse {
 /// Whether the flag names an option that the plugin of this use declares.
 bool is_option_of(const PluginFlag& flag, const PluginUse& use);
 
-/// Throws UsageError, with a suggestion, for a flag that no plugin in `uses` declares. Values are checked by
-/// PluginOptions.
-void refuse_unknown_flags(const std::vector<PluginFlag>& flags, std::span<const PluginUse> uses);
+/// Throws UsageError for a flag that no plugin in `uses` declares, with a suggestion, and for one that two of one name
+/// declare. Values are checked by PluginOptions.
+void check_flag_names(const std::vector<PluginFlag>& flags, std::span<const PluginUse> uses);
 
 /// The end of an error about options of a plugin: "; see tessera plugins info ddp".
 std::string see_options(const LoadedPlugin& plugin);
 
-/// Whether ranks may differ in this flag, because the plugin declares its option as per-rank (a network interface, for
-/// instance). False for a flag of another plugin.
-bool is_per_rank(const PluginFlag& flag, const LoadedPlugin& plugin);
+/// Whether ranks may differ in this option, because the plugin is a communicator that declares it as per-rank (a
+/// network interface, for instance).
+bool is_per_rank(const LoadedPlugin& plugin, std::string_view option);
 
 /// The help of a plugin's options, in 80 columns as those of the host (config/help/flag_text.h); empty: it has none.
 std::string options_help(const LoadedPlugin& plugin);

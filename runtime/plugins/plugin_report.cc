@@ -118,8 +118,8 @@ constexpr size_t kKindColumns = 14;  // of the longest, "communicator"
 std::string row_of(const PluginCandidate& plugin, const std::vector<PluginCandidate>& all) {
   size_t name_columns = 0;
   for (const PluginCandidate& one : all)
-    name_columns = std::max(name_columns, one.name.size() + 2);
-  std::string kind(to_string(plugin.kind)), name = plugin.name;
+    name_columns = std::max(name_columns, printable(one.name).size() + 2);
+  std::string kind(to_string(plugin.kind)), name = printable(plugin.name);
   kind.resize(kKindColumns, ' ');
   name.resize(name_columns, ' ');
   return kind + name;

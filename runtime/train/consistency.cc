@@ -162,19 +162,23 @@ void add_flags(std::vector<Fingerprint>& all, const Job& job) {
   all.push_back({"--eval-data", job.config.eval_data.empty() ? "no data" : "data"});
 }
 
+/// With what it receives for its options: a default may follow from the machine.
+void add_plugin(std::vector<Fingerprint>& all, const LoadedPlugin& plugin, const PluginOptions& options) {
+  all.push_back({"plugin " + plugin.name, plugin.fingerprint()});
+  for (const tsr_option_value& value : options.values())
+    if (!is_per_rank(plugin, view(value.name)))
+      all.push_back({concat("--", plugin.name, ".", view(value.name)), std::string(view(value.s))});
+}
+
 void add_plugins(std::vector<Fingerprint>& all, const Job& job) {
-  const auto plugin = [&](const LoadedPlugin& p) { all.push_back({"plugin " + p.name, p.fingerprint()}); };
-  plugin(job.plugins.device);
-  if (job.plugins.cpu.path != job.plugins.device.path) plugin(job.plugins.cpu);
-  if (job.plugins.communicator) plugin(*job.plugins.communicator);
-  for (const auto& strategy : job.plugins.strategies)
-    if (strategy) plugin(*strategy);
-  for (const LoadedPlugin& policy : job.plugins.offload)
-    plugin(policy);
-  for (const PluginFlag& flag : job.plugin_flags)
-    // Per-rank options, such as a network interface, may differ.
-    if (!job.plugins.communicator || !is_per_rank(flag, *job.plugins.communicator))
-      all.push_back({"--" + flag.name, flag.value});
+  const JobPlugins& plugins = job.plugins;
+  add_plugin(all, plugins.device, job.options.device);
+  if (plugins.cpu.path != plugins.device.path) add_plugin(all, plugins.cpu, job.options.cpu);
+  if (plugins.communicator) add_plugin(all, *plugins.communicator, job.options.communicator);
+  for (size_t i = 0; i < plugins.strategies.size(); ++i)
+    if (plugins.strategies[i]) add_plugin(all, *plugins.strategies[i], job.options.strategies[i]);
+  for (size_t i = 0; i < plugins.offload.size(); ++i)
+    add_plugin(all, plugins.offload[i], job.options.offload[i]);
 }
 
 /// Processes may read different files under equal paths.

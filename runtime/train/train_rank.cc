@@ -11,6 +11,7 @@
 #include "base/resident_memory.h"
 #include "config/usage_error.h"
 #include "guard/plugin_calls.h"
+#include "guard/process_state.h"
 #include "job/job_policies.h"
 #include "machine/cgroup.h"
 #include "plan/format.h"
@@ -183,6 +184,8 @@ void train_rank(const Job& job, const RunData& data, const RankInfo& info, const
     report_start(log, job, data, runtime, {num_threads(job, info), cores.is_bound()});
     warn_of_data(log, job, data);
   }
+  // The files of the run are opened from here on. The self-tests have run, and the process is not compared around them.
+  require_paths_of_program();
   const LoadedRun loaded = load_run(job, data, info, runtime, first_log);
   if (!loaded.is_filled) {
     Progress progress(first_log, "filling the parameters");

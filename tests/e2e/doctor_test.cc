@@ -1,6 +1,7 @@
 // tessera doctor: its report on a machine that works, and on one that does not.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "doctor/child.h"
@@ -57,6 +58,17 @@ TEST(Doctor, WhatDoesNotWorkHasARemedyAndIsTheExitCode) {
   const json failed = find(report, "communicators", "gloo");
   EXPECT_EQ(failed["level"], "failure");
   EXPECT_NE(failed["remedy"], "");
+}
+
+TEST(Doctor, NamesTheFunctionThatHangs) {
+  const TempFolder folder;
+  std::filesystem::copy(binary_dir("tests/bad_plugins/hostile-comm.so"), folder.path("hostile-comm.so"));
+  const CommandResult result = Command({tessera_program(), "doctor", "--json", "--plugin-dir=" + folder.path()},
+                                       {{"TESSERA_TEST_FAULT", "caps-hang"}})
+                                   .wait(std::chrono::minutes(3));
+  EXPECT_EQ(result.exit_code, 0) << result.err << result.out;
+  const std::string value = find(json::parse(result.out), "communicators", "hostile")["value"];
+  EXPECT_NE(value.find("has not returned from its function caps within 10000 ms"), std::string::npos) << value;
 }
 
 TEST(Doctor, NamesTheCauseWhereAJobOfSeveralRanksFailed) {

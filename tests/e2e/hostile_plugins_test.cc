@@ -296,6 +296,14 @@ TEST(HostilePlugin, ThatBlocksInAbortDoesNotHideTheErrorBefore) {
   expect_named(train_wrapped("abort-crash", kNoFlag, "hostile"),
                {"the cable is unplugged; after that the plugin hostile", "crashed in its function abort (SIGSEGV)"},
                by_signal(11));
+  // The self-test has failed.
+  const std::string failed = "and reported no error; use another --comm; after that the plugin hostile (";
+  expect_named(train_wrapped("abort-of-nothing-hang", kNoFlag, "hostile"),
+               {failed, "has not returned from its function abort"}, 1);
+#if defined(__x86_64__)
+  expect_named(train_wrapped("abort-of-nothing-rounding", kNoFlag, "hostile"),
+               {failed, "in its function abort changes how floating-point numbers are computed"}, 1);
+#endif
 }
 
 // Where ranks are threads, the end of the run waits for none of them.

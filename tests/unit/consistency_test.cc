@@ -219,7 +219,10 @@ TEST(AgreeOnPrograms, NotIfOneRanksWorkspacesDiffer) {
 Job with_data(Job job) {
   job.config.data = job.config.eval_data = source_dir("tests/golden/gpt2-nano/tokens.bin");
   job.comm_claims.flags &= ~TSR_COMM_ONE_PROCESS;  // processes may read different files
-  job.plugins.offload.emplace_back().name = "policy";
+  LoadedPlugin& policy = job.plugins.offload.emplace_back();
+  policy.name = "policy";
+  policy.options.emplace_back().name = "ahead";
+  job.options.offload.emplace_back(policy, "", std::vector<PluginFlag>());
   return job;
 }
 
@@ -258,8 +261,19 @@ TEST(AgreeOnTheJob, NotIfOneRanksDiffers) {
       {"--resume", [&](Job& job) { job.config.resume = folder.path(); }},
       {"--init-from", [&](Job& job) { job.config.init_from = folder.path(); }},
       {"plugin policy", [&](Job& job) { job.plugins.offload.back().sha256 = "other"; }},
+      {"--policy.ahead",
+       [&](Job& job) {
+         job.plugins.offload.back().options[0].default_value = "2";
+         job.options.offload.back() = PluginOptions(job.plugins.offload.back(), "", {});
+       }},
   };
   EXPECT_EQ(difference([](Job&) {}), "");
+  EXPECT_EQ(difference([](Job& job) {
+              LoadedPlugin& communicator = *job.plugins.communicator;
+              communicator.options.emplace_back().is_per_rank = true;
+              job.options.communicator = PluginOptions(communicator, "", {});
+            }),
+            "");
   for (const auto& [what, change] : cases)
     EXPECT_TRUE(difference(change).starts_with("the ranks differ in " + what + ": "))
         << what << ": " << difference(change);

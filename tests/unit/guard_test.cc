@@ -47,6 +47,18 @@ tsr_status fail_as(const char* domain, tsr_error* err) noexcept {
 tsr_status throw_text(tsr_error*) {
   throw std::runtime_error("some text");
 }
+struct WithoutText : std::exception {
+  const char* what() const noexcept override { return nullptr; }
+};
+tsr_status throw_nothing(tsr_error*) {
+  throw WithoutText();
+}
+tsr_status throw_long_text(tsr_error*) {
+  throw std::runtime_error(std::string(1'000'000, 'x'));
+}
+void throw_at_end() {
+  throw std::runtime_error("late");
+}
 tsr_status throw_number(tsr_error*) {
   throw 7;
 }
@@ -74,7 +86,7 @@ class Guard : public ::testing::Test {
         {address_of(note_function), "note"},    {address_of(fail_silently), "fail"},
         {address_of(throw_text), "throw_text"}, {address_of(throw_number), "throw_number"},
         {address_of(make_nothing), "make"},     {address_of(round_up), "round_up"},
-        {address_of(fail_as), "fail_as"}};
+        {address_of(fail_as), "fail_as"},       {address_of(throw_at_end), "end"}};
     know_functions("sample (/s.so)", functions);
   }
 };
@@ -118,6 +130,9 @@ TEST_F(Guard, CatchesWhatEscapes) {
                {"an exception (some text) has left the plugin sample (/s.so) in its function throw_text"});
   expect_error([] { call(throw_number); },
                {"an exception has left the plugin sample (/s.so) in its function throw_number"});
+  expect_error([] { call(throw_nothing); }, {"an exception has left a plugin"});
+  EXPECT_LT(expect_error([] { call(throw_long_text); }, {"an exception (xxx", "xxx...) has left a plugin"}).size(),
+            500u);
   EXPECT_EQ(this_thread_calls.function(), nullptr);
 }
 
@@ -209,6 +224,17 @@ TEST_F(Guard, EndsTheRunWithTheErrorOfTheRankThatFailedFirst) {
   EXPECT_EXIT(end_after_error(0), ::testing::ExitedWithCode(1),
               ::testing::Eq("tessera: rank 1: no cable; after that rank 0: a fault\n"));
   EXPECT_EXIT(end_after_error(1), ::testing::ExitedWithCode(1), ::testing::Eq("tessera: rank 1: a fault\n"));
+}
+
+TEST_F(Guard, EndsTheRunWithTheErrorBeforeThatOfAnEnd) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto end_after_error = [] {
+    note_error("no cable");
+    end_with(throw_at_end);
+  };
+  EXPECT_EXIT(end_after_error(), ::testing::ExitedWithCode(1),
+              ::testing::Eq("tessera: no cable; after that an exception (late) has left the plugin sample (/s.so) in "
+                            "its function end; a plugin returns a status instead\n"));
 }
 
 TEST_F(Guard, TakesCallsOfAnyDepth) {

@@ -149,6 +149,8 @@ TEST(Linking, ThatHarmsTheProcessIsRefused) {
   refuse(plugin("runpath_empty"),
          {"needs libraries from the current folder", "empty entry", "BUILD_WITH_INSTALL_RPATH"});
   refuse(plugin("runpath_open"), {"/tmp/tessera-missing-folder, which is not there and which any user may make"});
+  refuse(plugin("static_tls"), {"cannot be loaded: ", "static TLS", "without -ftls-model=initial-exec"});
+  refuse(plugin("filter_by_path"), {"needs the library /tmp/tessera-missing.so by a path", "soname"});
 }
 
 TEST(Exports, WrongOnesAreRefused) {
@@ -218,6 +220,8 @@ TEST_F(PluginFiles, ThatBringLibrariesWhichOthersMayWriteAreRefused) {
   const fs::path library = folder_ / "first_libraries/libbrought.so";
   fs::permissions(library, fs::perms::others_write, fs::perm_options::add);
   refuse(path, {"needs the library " + library.string() + ", which may be written by anybody"});
+  fs::copy_file(plugin("auxiliary"), folder_ / "auxiliary.so");
+  refuse(folder_ / "auxiliary.so", {"needs the library " + library.string() + ", which may be written by anybody"});
   fs::permissions(library, fs::perms::others_write, fs::perm_options::remove);
   fs::permissions(library.parent_path(), fs::perms::all);
   refuse(path, {"needs libraries from " + library.parent_path().string() + ", and any user may write the folder"});
@@ -422,6 +426,14 @@ TEST_F(PluginFiles, AreListedWithoutLoading) {
   ASSERT_EQ(json.size(), 2u);
   EXPECT_EQ(json[0]["status"], "ok");
   EXPECT_EQ(json[1]["kind"], "communicator");
+}
+
+TEST_F(PluginFiles, AreListedInColumnsWhateverTheirNames) {
+  copy_good("sample.so");
+  copy_good("new\nline.so");
+  const std::string text = plugins_list({folder_}, false);
+  EXPECT_NE(text.find("strategy      sample     /"), std::string::npos) << text;
+  EXPECT_NE(text.find("strategy      new\\nline  /"), std::string::npos) << text;
 }
 
 TEST_F(PluginFiles, InfoTellsWhatAPluginIs) {

@@ -86,18 +86,33 @@ TEST(PluginOptions, WrongValuesAreRefused) {
 TEST(PluginOptions, UnknownOnesAreErrorsWithASuggestion) {
   const LoadedPlugin good = good_plugin();
   const std::vector<PluginUse> uses = {{&good, "dp"}};
-  refuse_unknown_flags({{"sample.bucket-mb", "3"}, {"dp.sample.ratio", "0"}}, uses);
+  check_flag_names({{"sample.bucket-mb", "3"}, {"dp.sample.ratio", "0"}}, uses);
   expect_error<UsageError>(
       [&] {
-        refuse_unknown_flags({{"sample.bucket-mib", "3"}}, uses);
+        check_flag_names({{"sample.bucket-mib", "3"}}, uses);
       },
       {"--sample.bucket-mib", "did you mean --sample.bucket-mb?"});
   expect_error<UsageError>(
       [&] {
-        refuse_unknown_flags({{"fsdp.prefetch", "3"}}, uses);
+        check_flag_names({{"fsdp.prefetch", "3"}}, uses);
       },
       {"--fsdp.prefetch", "loaded: sample"});
-  expect_error<UsageError>([&] { refuse_unknown_flags({{"tp.sample.ratio", "0"}}, uses); }, {"--tp.sample.ratio"});
+  expect_error<UsageError>([&] { check_flag_names({{"tp.sample.ratio", "0"}}, uses); }, {"--tp.sample.ratio"});
+}
+
+TEST(PluginOptions, OfTwoPluginsOfOneNameAreRefused) {
+  const LoadedPlugin good = good_plugin();
+  LoadedPlugin other = good;
+  other.kind = PluginKind::offload;
+  other.path = "/sample-offload.so";
+  const std::vector<PluginUse> uses = {{&good, "dp"}, {&good, "pp"}, {&other, ""}};
+  expect_error<UsageError>(
+      [&] {
+        check_flag_names({{"sample.bucket-mb", "3"}}, uses);
+      },
+      {"--sample.bucket-mb is an option of two plugins of this run: a strategy (" + good.path +
+       ") and an offload policy (/sample-offload.so); build one of them with another name, or leave the flag out"});
+  check_flag_names({{"dp.sample.bucket-mb", "3"}}, uses);
 }
 
 }  // namespace

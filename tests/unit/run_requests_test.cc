@@ -35,7 +35,7 @@ TEST(RunWords, OfAnotherNumberOfRanksAreAnError) {
         [&, ranks = ranks] {
           summed_requests(sum({{}, {}, {}}), ranks, 7);
         },
-        {"step 7: the sum of squares counts ", counted, "no parameter was updated"});
+        {"step 7: the sum of squares counts ", counted, "no parameter was updated; a collective of a plugin was cut "});
 }
 
 TEST(RunWords, ThatNoCommunicatorCanHaveLeftAreTheDevices) {

@@ -13,6 +13,7 @@
 #include "config/default_plugins.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
+#include "guard/call_watch.h"
 #include "guard/supervisor.h"
 #include "job/choose_communicator.h"
 #include "plugins/loader.h"
@@ -124,7 +125,7 @@ void load(CommBench& bench, const CommandLine& line, const std::vector<PluginFla
   bench.claims = *claims;
   std::vector<PluginUse> uses{{&bench.device, ""}, {&bench.communicator, ""}};
   if (bench.cpu.path != bench.device.path) uses.push_back({&bench.cpu, ""});
-  refuse_unknown_flags(options, uses);
+  check_flag_names(options, uses);
   bench.device_options = PluginOptions(bench.device, "", options);
   bench.cpu_options = PluginOptions(bench.cpu, "", options);
   bench.comm_options = PluginOptions(bench.communicator, "", options);
@@ -139,6 +140,7 @@ CommBench read_bench(const CommandLine& line, const std::vector<PluginFlag>& opt
                   static_cast<int>(line.integer("iters", 20, 1, 1'000'000))};
   bench.timeout_ms = line.integer("timeout-ms", 60'000, 1, int64_t{1} << 40);
   bench.rates_file = RatesFile(line);
+  set_call_timeouts({bench.timeout_ms, bench.timeout_ms});  // before plugins are asked for their caps
   load(bench, line, options, log);
   bench.kinds = kinds_of(line, bench.claims);
   check_claims(bench);

@@ -179,7 +179,7 @@ int bench_device_command(std::span<const std::string> arguments) {
       plugin_folders(line.has("plugin-dir") ? std::vector{line.value("plugin-dir")} : std::vector<std::string>());
   const LoadedPlugin plugin = load_plugin(PluginKind::device, line.value("device", kDefaultDevice), folders, log);
   const std::vector<PluginUse> uses{{&plugin, ""}};
-  refuse_unknown_flags(options, uses);
+  check_flag_names(options, uses);
   const PluginOptions values(plugin, "", options);
   const HostServices host(log);
   const Device device({plugin.device(), values.values(), 0, static_cast<uint32_t>(rates.num_threads), host.of(plugin)});

@@ -109,7 +109,9 @@ std::string TestedDevice::refusal(const std::string& what, const std::string& pr
 }
 
 void TestedDevice::refuse(const std::string& what, const std::string& problem) const {
-  throw Error(TSR_E_INTERNAL, refusal(what, problem));
+  const std::string text = refusal(what, problem);
+  note_error(text);  // its streams are destroyed next, and may hang
+  throw Error(TSR_E_INTERNAL, text);
 }
 
 void TestedDevice::write(const std::vector<TestedOperand>& operands) const {

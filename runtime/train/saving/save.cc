@@ -25,6 +25,7 @@
 #include "base/concat.h"
 #include "checkpoint/save_folder.h"
 #include "config/text_values.h"
+#include "guard/process_state.h"
 #include "tessera/error.hpp"
 #include "train/evaluator.h"
 #include "train/saving/own_folder.h"
@@ -121,14 +122,8 @@ RunState CheckpointSaver::complete(RunState state, std::optional<double> best_lo
   return state;
 }
 
-/// The state of the process is not compared in steps, but where files are written it matters.
-void CheckpointSaver::check_paths() {
-  if (const std::string change = paths_.restore(); !change.empty())
-    throw Error(TSR_E_FAILED_PRECONDITION, concat("in a step a plugin ", change));
-}
-
 void CheckpointSaver::save(RunState state, std::optional<double> best_loss) {
-  check_paths();
+  require_paths_of_program();
   wait_for_previous(state.step);
   const auto start = Clock::now();
   state = complete(state, best_loss);
@@ -139,7 +134,7 @@ void CheckpointSaver::save(RunState state, std::optional<double> best_loss) {
 }
 
 std::string CheckpointSaver::save_last(RunState state, std::optional<double> best_loss) {
-  check_paths();
+  require_paths_of_program();
   finish(false);
   const SaveMetrics metrics = write_now(complete(state, best_loss), best_loss.has_value(), Clock::now());
   report(metrics, true);

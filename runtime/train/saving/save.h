@@ -14,7 +14,6 @@
 #include "checkpoint/index.h"
 #include "data/dataset.h"
 #include "exec/rank_runtime.h"
-#include "guard/process_state.h"
 #include "job/job.h"
 #include "train/rank_info.h"
 #include "train/rank_observer.h"
@@ -68,7 +67,6 @@ class CheckpointSaver {
   };
 
   void begin_best(std::string evaluated);
-  void check_paths();
   void reserve_copy(const Program& program);
   RunState complete(RunState state, std::optional<double> best_loss);
   void begin_async(const RunState& state, bool is_best, Clock::time_point start);
@@ -86,7 +84,6 @@ class CheckpointSaver {
   const RankObserver& observer_;
   RankRuntime& runtime_;
   const Log& log_;
-  PathState paths_;
   std::unique_ptr<CheckpointWriter> writer_;  // null: nothing is saved
   StateCopy* copy_ = nullptr;                 // the runtime's; null: checkpoints are written between steps
   std::vector<uint64_t> addresses_;           // in the copy, by tensor
