@@ -24,11 +24,13 @@ namespace {
 
 constexpr int64_t kMaxTimeoutMs = int64_t{1} << 40;  // what the clock can add without overflow
 
-tsr_status run_host_function(const HostCallback& call, tsr_error& error) noexcept {
+/// The stream's name tells whose function it may be: "comm.dp.gradient".
+tsr_status run_host_function(const HostCallback& call, const std::string& stream, tsr_error& error) noexcept {
   const tsr_status status = call.function(call.user, &error);
   if (status != TSR_OK && error.message[0] == '\0')
     fill_error(&error, status, kName,
-               "a host function failed with status " + std::to_string(status) + " and gave no message");
+               "a host function on the stream " + stream + " failed with status " + std::to_string(status) +
+                   " and gave no message");
   error.code = status;
   return status;
 }
@@ -138,7 +140,7 @@ std::optional<tsr_error> Stream::run(Work& work) noexcept {
   } else if (const auto* fill = std::get_if<Fill>(&work)) {
     if (fill->num_bytes > 0) std::memset(fill->dst, fill->byte, fill->num_bytes);
   } else if (const auto* call = std::get_if<HostCallback>(&work)) {
-    status = run_host_function(*call, error);
+    status = run_host_function(*call, name_, error);
   } else if (const auto* launch = std::get_if<Launch>(&work)) {
     status = guard(&error, kName, [&] { launch->kernel->run(launch->pointers.data()); });
   }
