@@ -75,10 +75,18 @@ class Collective {
 
   /// A range that a member takes from `rank`, as that one has it.
   ContentParts taken_of(const Member& member, int rank, const Binding& range) const {
-    ContentParts parts = ranks_.homes(rank).resolve(walked_for(rank).walk->read(range));
+    ContentParts parts = by_element(member, rank, walked_for(rank).walk->read(range));
     forget_own_slices(parts);
     parts = taken(ranks_.mesh, member.rank(), rank, std::move(parts));
     return is_of_others() ? of_all_tokens(std::move(parts)) : parts;
+  }
+
+  /// What `rank` keeps, by its elements. Along the group's axes all ranks get the same of it.
+  ContentParts by_element(const Member& member, int rank, const ContentParts& held) const {
+    ContentParts parts = member.walk->by_element(held, ranks_.homes(rank));
+    for (ContentPart& part : parts)
+      part.content.local &= ~axes_of_group(member);
+    return parts;
   }
 
   ContentParts alone(const Member& member, int from, ContentParts parts) const {
@@ -97,9 +105,8 @@ class Collective {
   ContentParts taken_in_place(const Member& member, int rank, const Binding& range) const {
     ContentParts held = walked_for(rank).walk->read(range);
     if (any_is_kept(held)) {
-      ContentParts given = ranks_.homes(rank).resolve(held);
-      if (ranks_.homes(member.rank()).resolve(held) != given || has_others_slices(member, given))
-        held = std::move(given);
+      ContentParts given = by_element(member, rank, held);
+      if (by_element(member, member.rank(), held) != given || has_others_slices(member, given)) held = std::move(given);
     }
     return taken(ranks_.mesh, member.rank(), rank, std::move(held));
   }
@@ -171,7 +178,7 @@ class Collective {
     }
     ContentParts parts;
     if (is_kept_ && has_other_states(member.walk->program(), other_axes(member, root)))
-      parts = alone(member, root, ranks_.homes(root).resolve(sent_));
+      parts = alone(member, root, by_element(member, root, sent_));
     else
       parts = is_kept_ ? taken_in_place(member, root, walked_for(root).given()) : alone(member, root, sent_);
     return is_of_others() ? of_all_tokens(std::move(parts)) : parts;
@@ -361,7 +368,8 @@ class Collective {
       if (is_whole_on_each_rank(part.content.kind) && member.action().reduce != TSR_REDUCE_SUM)
         member.report(concat("reduces ", member.walk->text(part.content), " by something other than a sum"));
       check_average(member, part.content);
-      if (member.walk->diverges() && part.content.is_state() && is_extremum(member.action().reduce))
+      const uint32_t reduce = member.action().reduce;
+      if (member.walk->diverges() && part.content.is_state() && reduce != TSR_REDUCE_SUM && reduce != TSR_REDUCE_AVG)
         member.report(concat("takes the minimum or maximum of ", member.walk->text(part.content),
                              ", which the layout lets diverge; average what diverges"));
     }
@@ -378,8 +386,6 @@ class Collective {
       member.report(concat("averages ", member.walk->text(content), " over ", num_ranks,
                            " ranks, which rounds; sum gradients, and average only parameters that diverge"));
   }
-
-  static bool is_extremum(uint32_t reduce) { return reduce == TSR_REDUCE_MIN || reduce == TSR_REDUCE_MAX; }
 
   static bool is_mean(const Member& member, const Content& content) {
     return member.action().reduce == TSR_REDUCE_AVG && member.walk->diverges() && content.is_state();

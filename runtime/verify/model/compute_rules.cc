@@ -82,8 +82,7 @@ void RankWalk::take_operand(const Binding& binding) {
   };
   switch (TSR_SLOT_ROLE(binding.slot)) {
     case TSR_ROLE_PARAMETER:
-      take(binding, parameter(segment.parameters[slot]));
-      return;
+      return take_parameter(binding, segment.parameters[slot]);
     case TSR_ROLE_INPUT:
       take(binding, needs_.value(segment.inputs[slot], mb));
       return;
@@ -105,6 +104,16 @@ void RankWalk::take_operand(const Binding& binding) {
     default:
       return;
   }
+}
+
+/// What is right because of what this rank keeps is not on ranks that keep other slices.
+void RankWalk::take_parameter(const Binding& binding, int p) {
+  if (!take(binding, parameter(p)) || walked_axes_ == 0) return;
+  for (const ContentPart& part : by_element(contents_.read(binding), homes_))
+    if (part.content.local != 0)
+      return report(concat("takes ", slot_text(program_, *action_, binding.slot), " = ", range_text(program_, binding),
+                           ", which holds ", text(part.content),
+                           " on this rank alone: other ranks with this program keep other slices"));
 }
 
 void RankWalk::put_gradient(const Binding& binding, int addend, Content sum) {

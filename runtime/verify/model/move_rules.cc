@@ -132,8 +132,8 @@ std::string RankWalk::other_rounding(const Content& there, const Content& more, 
 }
 
 void RankWalk::add_into(const Binding& source, const Binding& destination) {
-  const ContentParts there = homes_.resolve(contents_.read(destination)),
-                     more = homes_.resolve(stored(source, destination));
+  const ContentParts there = by_element(contents_.read(destination), homes_),
+                     more = by_element(stored(source, destination), homes_);
   ContentParts sums;
   for (size_t i = 0, k = 0; i < there.size() && k < more.size();) {
     const uint64_t begin = std::max(there[i].offset, more[k].offset);

@@ -149,12 +149,26 @@ bool RankWalk::take(const Binding& binding, const ContentParts& wanted, tsr_dtyp
   ContentParts held = homes_.resolve(contents_.read(binding));
   accept_rounding(held, program_.buffer(binding.buffer).dtype);
   accept_rounding(held, rounded);
-  forget_own_slices(held);
+  forget_slices(held);
   const std::string difference = first_difference(held, wanted, may_be_made(binding, wanted));
   if (difference.empty()) return true;
   report(concat("takes ", slot_text(program_, *action_, binding.slot), " = ", range_text(program_, binding), ", which ",
                 difference));
   return false;
+}
+
+ContentParts RankWalk::by_element(const ContentParts& parts, const HomeTable& homes) const {
+  if (walked_axes_ == 0) return homes.resolve(parts);
+  ContentParts result;
+  for (const ContentPart& part : parts) {
+    ContentParts named = homes.resolve(ContentParts{part});
+    for (ContentPart& one : named)
+      if (part.content.kind == ContentKind::kept && one.content.is_sliced())
+        one.content.local = sliced_over(one.content.index, one.content.role);
+    for (const ContentPart& one : named)
+      append(result, one);
+  }
+  return result;
 }
 
 /// Not what the host computes, nor the tokens that it fills in.
@@ -217,7 +231,7 @@ void RankWalk::check_kept(const Buffer& buffer, ContentParts wanted) {
   ContentParts held = homes_.resolve(left);
   accept_rounding(held, buffer.dtype);
   accept_rounding(wanted, buffer.dtype);
-  forget_own_slices(held);
+  forget_slices(held);
   std::string difference = fault_of_slice(left);
   for (const ContentPart& part : wanted)
     if (difference.empty()) {

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "verify/diagnostics.h"
@@ -59,6 +60,8 @@ class RankWalk {
   }
   /// Whether the layout has parameters that differ by rank.
   bool diverges() const { return diverges_; }
+  /// The same parts, with states and zeros for what is kept; `local` where it is sliced.
+  ContentParts by_element(const ContentParts& parts, const HomeTable& homes) const;
   /// The axes, as bits, on which the ranks that this one is walked for have other slices of a parameter.
   uint32_t sliced_over(int parameter, uint32_t role) const;
   /// The squares of all homes of this rank, each once.
@@ -90,6 +93,7 @@ class RankWalk {
   void compute();
   void count_phase();
   void take_operand(const Binding& binding);
+  void take_parameter(const Binding& binding, int parameter);
   void put_result(const Binding& binding);
   void check_micro_batches(const Binding& binding, int parameter);
   void put_gradient(const Binding& binding, int addend, Content sum);
@@ -128,6 +132,7 @@ class RankWalk {
   std::map<uint64_t, ContentParts> entered_;  // of each kept buffer
   std::map<int, ContentParts> parameters_;    // what compute needs of each: its value before the update
   std::map<PhaseKey, std::vector<size_t>> phases_;
+  mutable std::map<std::pair<int, uint32_t>, uint32_t> sliced_over_;  // by parameter and role, those asked for
   bool diverges_ = false;
   size_t index_ = 0;
   const Action* action_ = nullptr;

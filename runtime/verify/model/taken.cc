@@ -70,6 +70,8 @@ ContentParts taken(const Mesh& mesh, int rank, int from, ContentParts parts) {
 }
 
 ContentParts taken_alone(const Program& program, uint32_t axes, ContentParts parts) {
+  for (ContentPart& part : parts)
+    if (part.content.local & axes) part.content = {};  // the other rank has other elements
   const uint32_t of_tensors = axes & axes_that_split_tensors(*program.mesh);
   const bool is_other_replica = (axes & axes_that_diverge(program)) != 0;
   if (of_tensors == 0 && !is_other_replica) return parts;
@@ -83,6 +85,11 @@ ContentParts taken_alone(const Program& program, uint32_t axes, ContentParts par
 void forget_own_slices(ContentParts& parts) {
   for (ContentPart& part : parts)
     part.content.own = 0;
+}
+
+void forget_slices(ContentParts& parts) {
+  for (ContentPart& part : parts)
+    part.content.own = part.content.local = 0;
 }
 
 }  // namespace tessera::host

@@ -26,5 +26,7 @@ ContentParts taken_alone(const Program& program, uint32_t axes, ContentParts par
 
 /// What leaves a rank is no longer each rank's own slice.
 void forget_own_slices(ContentParts& parts);
+/// Also which elements other ranks of its class have.
+void forget_slices(ContentParts& parts);
 
 }  // namespace tessera::host

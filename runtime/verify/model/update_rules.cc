@@ -74,7 +74,9 @@ Content RankWalk::all_squares() const {
 }
 
 uint32_t RankWalk::sliced_over(int parameter, uint32_t role) const {
-  uint32_t axes = 0;
+  const auto [known, is_new] = sliced_over_.try_emplace({parameter, role}, 0);
+  uint32_t& axes = known->second;
+  if (!is_new) return axes;
   for (size_t axis = 0; axis < program_.mesh->axes().size(); ++axis) {
     if ((walked_axes_ >> axis & 1u) == 0) continue;
     const LayoutEntry* entry = entry_on(program_, parameter, static_cast<int>(axis), role);

@@ -93,12 +93,13 @@ std::string fault_of(const Parameter& parameter, const std::vector<OwnedRange>& 
 /// A piece, by its home.
 using Place = std::tuple<size_t, uint64_t, int, uint64_t, uint64_t>;
 
+/// By the elements of the rank's own part of a parameter.
 std::vector<Place> places_of(const Program& program, const std::vector<bool>& parameters) {
   std::vector<Place> places;
   for (size_t h = 0; h < program.homes.size(); ++h)
-    for (const tsr_piece& p : program.homes[h].pieces)
-      if (is_index(p.parameter, parameters) && parameters[static_cast<size_t>(p.parameter)])
-        places.emplace_back(h, p.home_offset, p.parameter, p.parameter_offset, p.num_elements);
+    for (const HomeRun& run : runs_of(program.homes[h], *program.model))
+      if (is_index(run.parameter, parameters) && parameters[static_cast<size_t>(run.parameter)])
+        places.emplace_back(h, run.offset, run.parameter, run.element, run.num_elements);
   return places;
 }
 
@@ -131,8 +132,13 @@ void HomeVerifier::check_places(const Program& walked, int rank, const std::func
 const HomeVerifier::ByAxes& HomeVerifier::parameters_by_axes(const Program& program) {
   if (!by_axes_.empty()) return by_axes_;
   std::vector<std::set<int>> axes(program.model->parameters.size());
+  const auto is_part = [&](const LayoutEntry& entry) {
+    return entry.kind == TSR_LAYOUT_SPLIT && entry.dim >= 0 &&
+           mesh_.axes()[static_cast<size_t>(entry.axis)].splits == TSR_SPLITS_TENSORS;
+  };
   for (const LayoutEntry& entry : program.layout)
-    if (entry.parameter != kNamedDim && (entry.kind == TSR_LAYOUT_SPLIT || !entry.coordinates.empty()))
+    if (entry.parameter != kNamedDim && !is_part(entry) &&
+        (entry.kind == TSR_LAYOUT_SPLIT || !entry.coordinates.empty()))
       axes[static_cast<size_t>(entry.parameter)].insert(entry.axis);
   for (size_t p = 0; p < axes.size(); ++p) {
     std::vector<bool>& parameters = by_axes_[{axes[p].begin(), axes[p].end()}];

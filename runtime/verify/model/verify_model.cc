@@ -138,7 +138,7 @@ class JointWalk {
 
   void send(RankWalk& walk, std::optional<size_t> transfer, const Binding& binding) {
     if (!transfer) return;
-    ContentParts parts = ranks_.homes(walk.rank()).resolve(walk.read(binding));
+    ContentParts parts = walk.by_element(walk.read(binding), ranks_.homes(walk.rank()));
     forget_own_slices(parts);
     sent_[*transfer] = std::move(parts);
   }
