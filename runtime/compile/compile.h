@@ -54,8 +54,10 @@ JobPrograms compile_job(const CompileInput& input);
 /// Checks the ranks against one another, as verify_ranks does, and each program against the model. [the caller's
 /// thread; `describe` of the device is called from others too]
 Diagnostics verify_job(const CompileInput& input, const JobPrograms& job);
+/// Whether the programs of all ranks are small enough together to be compiled one by one.
+bool can_lower_all(const CompileInput& input, const JobPrograms& job);
 /// Checks that ranks that another one is compiled for have the homes, in all their programs, that are taken for theirs.
-/// It lowers the programs of each, unless they are large together. In a run each rank checks its own.
+/// It lowers the programs of each, if it can. In a run each rank checks its own.
 Diagnostics verify_represented(const CompileInput& input, const JobPrograms& job);
 
 }  // namespace tessera::host

@@ -32,13 +32,28 @@
 namespace tessera::host {
 namespace {
 
-/// Only a walk of the rank itself checks its slice of a reduce_scatter against its homes. Up to so many ranks each is
-/// walked, unless an offload policy has cut their homes; beyond, one of each class. A fault that is found then is
-/// checked again by fault_of(), with every rank's own program.
+/// Only a walk of the rank itself shows whether what it gets is its own. Up to so many ranks each is walked, and more
+/// if they have no more actions together than kMaxActionsWalked (a copy of a program takes a kilobyte for each);
+/// beyond, one of each class, and its second and last rank on each axis as witnesses. A fault that is found then is
+/// checked again by fault_of(), with every rank's own program; so are small jobs whose homes an offload policy has cut.
 constexpr int kMaxRanksWalked = 16;
+constexpr size_t kMaxActionsWalked = 200'000;
 
 /// Of all ranks together: they are lowered in half a second.
 constexpr size_t kMaxActionsLowered = 100'000;
+
+size_t actions_of_all_ranks(const CompileInput& input, const JobPrograms& job) {
+  size_t num_actions = 0;
+  for (const Program* program : job.of(0).all())
+    num_actions += program->actions.size();
+  return num_actions * static_cast<size_t>(input.mesh.num_ranks());
+}
+
+RankClasses walked_ranks(const CompileInput& input, const JobPrograms& job) {
+  const bool is_small =
+      input.mesh.num_ranks() <= kMaxRanksWalked || actions_of_all_ranks(input, job) <= kMaxActionsWalked;
+  return is_small ? RankClasses(input.mesh) : RankClasses::with_witnesses(input.mesh, job.classes);
+}
 
 /// What is found about one program of all ranks before it is held against the model, and what that needs.
 struct Matching {
@@ -65,8 +80,8 @@ Matching match(const CompileInput& input, const JobPrograms& job, size_t index) 
   result.walked = matched_ranks(input.mesh, job.classes, program);
   result.ops = match_ranks(input.mesh, result.walked, program, mistakes);
   result.mistakes = mistakes.empty() ? verify_order(program, result.ops) : mistakes.take();
-  if (result.mistakes.empty() && input.mesh.num_ranks() <= kMaxRanksWalked && input.policies.empty()) {
-    result.walked = RankClasses(input.mesh);
+  if (result.mistakes.empty() && input.policies.empty()) {
+    result.walked = walked_ranks(input, job);
     result.ops = match_ranks(input.mesh, result.walked, program, mistakes);
     result.mistakes = mistakes.take();
   }
@@ -113,12 +128,13 @@ Diagnostics verify_job(const CompileInput& input, const JobPrograms& job) {
   return diagnostics;
 }
 
+bool can_lower_all(const CompileInput& input, const JobPrograms& job) {
+  return actions_of_all_ranks(input, job) <= kMaxActionsLowered;
+}
+
 Diagnostics verify_represented(const CompileInput& input, const JobPrograms& job) {
-  size_t num_actions = 0;
-  for (const Program* program : job.of(0).all())
-    num_actions += program->actions.size();
+  if (!can_lower_all(input, job)) return {};
   const int num_ranks = input.mesh.num_ranks();
-  if (num_actions * static_cast<size_t>(num_ranks) > kMaxActionsLowered) return {};
   DiagnosticList diagnostics;
   Lowering lowering(input);
   for (int rank = 0; rank < num_ranks; ++rank) {

@@ -60,6 +60,21 @@ RankClasses RankClasses::of_programs(const Mesh& mesh, std::span<const int> prog
   return classes;
 }
 
+RankClasses RankClasses::with_witnesses(const Mesh& mesh, const RankClasses& classes) {
+  std::map<std::vector<int>, int> number_of;  // by the class, and whether each coordinate is a witness
+  std::vector<int> numbers;
+  for (int rank = 0; rank < mesh.num_ranks(); ++rank) {
+    std::vector<int> key{classes.representative(rank)};
+    const Coordinates coordinates = mesh.coordinates(rank);
+    for (size_t axis = 0; axis < coordinates.size(); ++axis) {
+      const int last = mesh.axes()[axis].num_ranks - 1, at = coordinates[axis];
+      key.push_back(at == 1 || at == last ? at : 0);
+    }
+    numbers.push_back(number_of.try_emplace(std::move(key), static_cast<int>(number_of.size())).first->second);
+  }
+  return of_programs(mesh, numbers);
+}
+
 RankClasses::RankClasses(const Mesh& mesh) {
   Planned planned;
   for (const Axis& axis : mesh.axes())

@@ -18,6 +18,8 @@ class RankClasses {
   /// merged if their programs are equal at all coordinates of the other axes; so classes that share a group have
   /// representatives that share one.
   static RankClasses of_programs(const Mesh& mesh, std::span<const int> programs);
+  /// The same classes without the second and the last coordinate of each axis, which are classes of their own.
+  static RankClasses with_witnesses(const Mesh& mesh, const RankClasses& classes);
   /// Each rank is a class of its own.
   explicit RankClasses(const Mesh& mesh);
 

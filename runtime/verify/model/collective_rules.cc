@@ -249,7 +249,8 @@ class Collective {
   void check_slices(const Member& member, const SliceOf& slice_of) const {
     if (const auto rank = rank_with_other_slice(ranks_, *member.walk, ranks_with(member), slice_of))
       member.report(concat("gives rank ", *rank, " another slice than it owns, if rank ", member.rank(),
-                           " gets its own: in a job of so many ranks slices are in the order of the coordinates"));
+                           " gets its own, or one with other addends: in a job of so many ranks slices are in the "
+                           "order of the coordinates"));
   }
 
   /// What check_slices() has found to be each rank's own.
@@ -368,6 +369,8 @@ class Collective {
       if (is_whole_on_each_rank(part.content.kind) && member.action().reduce != TSR_REDUCE_SUM)
         member.report(concat("reduces ", member.walk->text(part.content), " by something other than a sum"));
       check_average(member, part.content);
+      if (is_mean(member, part.content) && member.walk->program().purpose == TSR_PURPOSE_INIT)
+        member.report(concat("averages ", member.walk->text(part.content), ": init leaves values as they are"));
       const uint32_t reduce = member.action().reduce;
       if (member.walk->diverges() && part.content.is_state() && reduce != TSR_REDUCE_SUM && reduce != TSR_REDUCE_AVG)
         member.report(concat("takes the minimum or maximum of ", member.walk->text(part.content),
@@ -420,17 +423,14 @@ class Collective {
       member.report(concat("sums ", member.walk->text(content), " over the same tokens twice"));
     if (content.kind == ContentKind::gradient) check_order(member, content, over);
     content.summed |= over;
-    content.is_sum_rounded = false;
+    if (over != 0) content.is_sum_rounded = false;
   }
 
   /// A sum over several axes has the same bits under all strategies that leave gradients whole if the innermost axis is
-  /// summed over first. Those that slice what they sum go before the others (TSR_STRATEGY_SHARDS_HOMES).
+  /// summed over first. Those that shard homes go before the others.
   void check_order(const Member& member, const Content& content, uint32_t over) const {
-    const Program& program = member.walk->program();
-    for (size_t axis = 0; axis < ranks_.mesh.axes().size(); ++axis)
-      if (const LayoutEntry* entry = entry_on(program, content.index, static_cast<int>(axis), TSR_HOME_M);
-          entry && entry->kind == TSR_LAYOUT_SPLIT && (over >> axis & 1u))
-        return;
+    for (const StrategyOnAxis& strategy : member.walk->program().strategies)
+      if ((over >> strategy.axis & 1u) && (strategy.interface->flags & TSR_STRATEGY_SHARDS_HOMES)) return;
     const uint32_t wanted = member.walk->needs().gradient(content.index).summed;
     const uint32_t inner = over == 0 ? 0 : ~(over | (over - 1));  // bits above the lowest
     if (const uint32_t missing = inner & wanted & ~(content.summed | over))

@@ -162,6 +162,15 @@ Content ModelNeeds::loss(ContentKind kind) const {
   return content;
 }
 
+std::vector<int> ModelNeeds::complete_micro_batches(int parameter, const AddendSets::Set& addends) const {
+  std::vector<int> num_addends(num_micro_batches_), complete;
+  for (const uint32_t addend : addends)
+    ++num_addends[static_cast<size_t>(micro_batch_of(parameter, addend))];
+  for (size_t mb = 0; mb < num_addends.size(); ++mb)
+    if (num_addends[mb] == gradient_uses_[static_cast<size_t>(parameter)]) complete.push_back(static_cast<int>(mb));
+  return complete;
+}
+
 int ModelNeeds::parameter_addend(int segment, uint32_t slot, int micro_batch) const {
   const int use = find(parameter_addends_, segment, slot);
   if (use < 0) return -1;

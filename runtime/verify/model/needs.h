@@ -35,6 +35,9 @@ class ModelNeeds {
     return static_cast<int>(addend) / gradient_uses_[static_cast<size_t>(parameter)];
   }
 
+  /// Those of which all addends of a parameter's gradient are in the set, ascending.
+  std::vector<int> complete_micro_batches(int parameter, const AddendSets::Set& addends) const;
+
   /// Whether its backward has a use: it leads to a trainable parameter.
   bool needs_backward(int segment) const { return needs_backward_[static_cast<size_t>(segment)]; }
   /// Whether the gradient of one of its inputs leads there; whether one of its own parameters is trainable.

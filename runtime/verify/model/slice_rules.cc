@@ -4,8 +4,8 @@
 //
 // It gets elements 0 to 31 of %90, the gradient of h.0.ln_1.weight, which it keeps at %10[0:32]. Rank 5 gets elements
 // 160 to 191 of %90, and has the same program: so these must be the gradient of what rank 5 keeps at %10[0:32], or
-// padding where that is. What neither rank keeps may be joined with other slices before it is used. Cost: for each
-// rank, linear in the pieces of its slice, times the logarithm of its homes' pieces.
+// padding where that is, with the same micro-batches in it. What neither rank keeps may be joined with other slices
+// before it is used. Cost: for each rank, linear in the pieces of its slice, times the logarithm of its homes' pieces.
 
 #include "verify/model/slice_rules.h"
 
@@ -20,15 +20,25 @@ struct PlacedPart {
   uint64_t offset, num_elements;
   bool is_of_parameter;
   std::optional<Content> kept;
+  Content state = {};                   ///< all but which elements it is of: what was done to it
+  std::vector<int> micro_batches = {};  ///< of a gradient: those that are complete in it
 };
 
-std::vector<PlacedPart> placed(const HomeTable& homes, const ContentParts& slice) {
+std::vector<PlacedPart> placed(const RankWalk& walk, const AddendSets& sets, const HomeTable& homes,
+                               const ContentParts& slice) {
   std::vector<PlacedPart> result;
   for (const ContentPart& part : slice) {
     const Content& content = part.content;
-    const bool is_of_parameter = content.kind == ContentKind::gradient || content.kind == ContentKind::state;
+    const bool is_of_parameter = content.is_sliced();
+    Content state = content;
+    state.index = -1, state.shift = 0, state.addends = 0;
+    const std::vector<int> micro_batches =
+        content.kind == ContentKind::gradient
+            ? walk.needs().complete_micro_batches(content.index, sets.set(content.addends))
+            : std::vector<int>();
     for (uint64_t done = 0; done < part.num_elements;) {
-      PlacedPart next{part.offset + done, part.num_elements - done, is_of_parameter, std::nullopt};
+      PlacedPart next{part.offset + done, part.num_elements - done, is_of_parameter, std::nullopt, state,
+                      micro_batches};
       if (is_of_parameter) {
         const auto element = static_cast<uint64_t>(content.shift + static_cast<int64_t>(next.offset));
         const auto place = homes.place_of(content.index, element);
@@ -58,7 +68,10 @@ bool are_alike(const HomeTable& own_homes, const std::vector<PlacedPart>& own, c
     const auto place = [&](const PlacedPart& part) {
       return part.kept->moved_by(static_cast<int64_t>(begin - part.offset));
     };
-    if (a.kept && b.kept ? place(a) != place(b)
+    const auto is_as = [](const PlacedPart& one, const PlacedPart& two) {
+      return one.state == two.state && one.micro_batches == two.micro_batches;
+    };
+    if (a.kept && b.kept ? place(a) != place(b) || !is_as(a, b)
         : a.kept         ? b.is_of_parameter || !is_padding(homes, place(a), n)
         : b.kept         ? a.is_of_parameter || !is_padding(own_homes, place(b), n)
                          : a.is_of_parameter != b.is_of_parameter)
@@ -79,11 +92,11 @@ std::optional<int> rank_with_other_slice(const WalkedRanks& walked, RankWalk& wa
   if (std::ranges::none_of(ranks, is_other)) return std::nullopt;
   const HomeTable& own_homes = walked.homes(walk.rank());
   const auto position = static_cast<size_t>(std::ranges::find(ranks, walk.rank()) - ranks.begin());
-  const std::vector<PlacedPart> own = placed(own_homes, slice_of(position));
+  const std::vector<PlacedPart> own = placed(walk, walked.sets, own_homes, slice_of(position));
   for (size_t i = 0; i < ranks.size(); ++i) {
     if (!is_other(ranks[i])) continue;
     const HomeTable& homes = walked.homes(ranks[i]);
-    if (!are_alike(own_homes, own, homes, placed(homes, slice_of(i)))) return ranks[i];
+    if (!are_alike(own_homes, own, homes, placed(walk, walked.sets, homes, slice_of(i)))) return ranks[i];
   }
   return std::nullopt;
 }
