@@ -18,30 +18,12 @@
 #include <optional>
 
 #include "base/concat.h"
+#include "verify/model/member.h"
 #include "verify/model/slice_rules.h"
 #include "verify/model/taken.h"
 
 namespace tessera::host {
 namespace {
-
-/// A walked rank that takes part, and the action by which it does.
-struct Member {
-  RankWalk* walk;
-  uint32_t index;
-
-  int rank() const { return walk->rank(); }
-  const Action& action() const { return walk->program().actions[index]; }
-  const Group& group() const { return walk->program().groups[static_cast<size_t>(action().group)]; }
-  CollectiveOperands operands() const { return CollectiveOperands(walk->program(), action()); }
-  const Binding* destination() const { return action().find(kDestination); }
-  /// What it gives to the others.
-  const Binding& given() const {
-    const Binding* source = action().find(kSource);
-    return source ? *source : *destination();
-  }
-  tsr_dtype dtype() const { return walk->program().buffer(given().buffer).dtype; }
-  void report(const std::string& what) const { walk->report(index, what); }
-};
 
 class Collective {
  public:
@@ -369,14 +351,22 @@ class Collective {
       if (is_whole_on_each_rank(part.content.kind) && member.action().reduce != TSR_REDUCE_SUM)
         member.report(concat("reduces ", member.walk->text(part.content), " by something other than a sum"));
       check_average(member, part.content);
-      if (is_mean(member, part.content) && member.walk->program().purpose == TSR_PURPOSE_INIT)
-        member.report(concat("averages ", member.walk->text(part.content), ": init leaves values as they are"));
+      if (is_mean(member, part.content)) mark_mean(member, part.content);
       const uint32_t reduce = member.action().reduce;
       if (member.walk->diverges() && part.content.is_state() && reduce != TSR_REDUCE_SUM && reduce != TSR_REDUCE_AVG)
         member.report(concat("takes the minimum or maximum of ", member.walk->text(part.content),
                              ", which the layout lets diverge; average what diverges"));
     }
     return sum;
+  }
+
+  /// Of replicas: as all of them have it. An evaluation may compute with it, and leave it nowhere.
+  void mark_mean(const Member& member, Content& content) const {
+    const Program& program = member.walk->program();
+    if (program.purpose == TSR_PURPOSE_INIT)
+      member.report(concat("averages ", member.walk->text(content), ": init leaves values as they are"));
+    content.is_mean = is_whole(member.group()) && (axes_that_diverge(program) & ~axes_of_group(member)) == 0;
+    if (program.purpose == TSR_PURPOSE_EVAL) content = {ContentKind::opaque};
   }
 
   /// An average of as many ranks as a power of two only moves the exponent. Parameters that diverge are averaged as

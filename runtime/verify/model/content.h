@@ -38,8 +38,9 @@ struct Content {
   bool is_rows = false;         ///< this rank's rows of a value that others have whole
   bool is_sum_rounded = false;  ///< `rounded` since it was last summed over ranks
   uint32_t role = 0;            ///< TSR_HOME_*, of states
-  uint32_t own = 0;    ///< of slices: the axes, as bits, over which each rank that is walked as one has its own there
-  uint32_t local = 0;  ///< of states: the axes over which these ranks have other elements there
+  uint32_t own = 0;      ///< of slices: the axes, as bits, over which each rank that is walked as one has its own there
+  bool is_mean = false;  ///< of states that diverge: the average over all that they diverge on, not updated since
+  uint32_t local = 0;    ///< of states: the axes over which these ranks have other elements there
   int index = -1, part = -1, micro_batch = -1;
   uint32_t addends = 0;  ///< a set of AddendSets
   uint32_t summed =

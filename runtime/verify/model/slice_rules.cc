@@ -61,7 +61,8 @@ bool is_padding(const HomeTable& homes, const Content& kept, uint64_t num_elemen
 /// Whether one program can use both slices: each rank keeps at the same place what it gets at the same position.
 bool are_alike(const HomeTable& own_homes, const std::vector<PlacedPart>& own, const HomeTable& homes,
                const std::vector<PlacedPart>& other) {
-  for (size_t i = 0, k = 0; i < own.size() && k < other.size();) {
+  size_t i = 0, k = 0;
+  while (i < own.size() && k < other.size()) {
     const PlacedPart &a = own[i], &b = other[k];
     const uint64_t begin = std::max(a.offset, b.offset), a_end = a.offset + a.num_elements,
                    b_end = b.offset + b.num_elements, n = std::min(a_end, b_end) - begin;
@@ -79,7 +80,9 @@ bool are_alike(const HomeTable& own_homes, const std::vector<PlacedPart>& own, c
     if (a_end <= b_end) ++i;
     if (b_end <= a_end) ++k;
   }
-  return true;
+  const auto is_kept = [](const PlacedPart& part) { return part.kept.has_value(); };  // beyond the end of the shorter
+  return std::none_of(own.begin() + static_cast<ptrdiff_t>(i), own.end(), is_kept) &&
+         std::none_of(other.begin() + static_cast<ptrdiff_t>(k), other.end(), is_kept);
 }
 
 }  // namespace

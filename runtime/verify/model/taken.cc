@@ -36,7 +36,7 @@ bool is_part(const Content& content, const Model& model, uint32_t axes) {
 
 bool is_of_replica(const Content& content) {
   return content.kind == ContentKind::gradient || content.kind == ContentKind::squares ||
-         content.kind == ContentKind::scalar || content.is_state();
+         content.kind == ContentKind::scalar || (content.is_state() && !content.is_mean);
 }
 
 }  // namespace
@@ -88,8 +88,10 @@ void forget_own_slices(ContentParts& parts) {
 }
 
 void forget_slices(ContentParts& parts) {
-  for (ContentPart& part : parts)
+  for (ContentPart& part : parts) {
     part.content.own = part.content.local = 0;
+    part.content.is_mean = false;
+  }
 }
 
 }  // namespace tessera::host

@@ -191,7 +191,10 @@ void RankWalk::update(const Binding& binding, const std::vector<HomeRun>& runs, 
   const auto mark = [&](const Binding& range, const auto& is_updated) {
     ContentParts parts = contents_.read(range);
     for (ContentPart& part : parts)
-      if (is_updated(part)) part.content.version = 1;
+      if (is_updated(part)) {
+        part.content.version = 1;
+        part.content.is_mean = false;
+      }
     contents_.write(range, parts);
   };
   mark(binding, is_own);

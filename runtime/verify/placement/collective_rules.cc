@@ -267,8 +267,10 @@ void PlacementRules::carry(const CollectiveOperands& form) {
 // Slices of all parts of the operand come from the other ranks, in an order that is not looked at here.
 void PlacementRules::carry_transpose(const CollectiveOperands& form) {
   expect_one_factor(*form.source);
-  if (common_placement(placements_.read(*form.source)).kind == PlacementKind::received)
+  if (common_placement(placements_.read(*form.source)).kind == PlacementKind::received) {
     expect(*form.source, ~kOfParts, "what is of a part and what is whole would change places");
+    expect_unscaled(*form.source, kTakenUnscaled);
+  }
   placements_.write(*form.destination, common_placement(placements_.read(*form.source)));
 }
 
