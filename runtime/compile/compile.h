@@ -51,9 +51,13 @@ struct JobPrograms {
 /// Compiles and checks one rank of each class, as compile_rank does; the classes are those of equal programs. Throws
 /// what it throws, and what strategies and policies refuse. Logs progress.
 JobPrograms compile_job(const CompileInput& input);
+/// Jobs with so many actions in all ranks together are walked rank by rank: a copy of a program takes a kilobyte for
+/// each.
+inline constexpr size_t kMaxActionsWalked = 200'000;
 /// Checks the ranks against one another, as verify_ranks does, and each program against the model. [the caller's
 /// thread; `describe` of the device is called from others too]
-Diagnostics verify_job(const CompileInput& input, const JobPrograms& job);
+Diagnostics verify_job(const CompileInput& input, const JobPrograms& job,
+                       size_t max_actions_walked = kMaxActionsWalked);
 /// Whether the programs of all ranks are small enough together to be compiled one by one.
 bool can_lower_all(const CompileInput& input, const JobPrograms& job);
 /// Checks that ranks that another one is compiled for have the homes, in all their programs, that are taken for theirs.

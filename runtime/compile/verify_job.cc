@@ -33,11 +33,10 @@ namespace tessera::host {
 namespace {
 
 /// Only a walk of the rank itself shows whether what it gets is its own. Up to so many ranks each is walked, and more
-/// if they have no more actions together than kMaxActionsWalked (a copy of a program takes a kilobyte for each);
-/// beyond, one of each class, and its second and last rank on each axis as witnesses. A fault that is found then is
-/// checked again by fault_of(), with every rank's own program; so are small jobs whose homes an offload policy has cut.
+/// if they have no more actions together than `max_actions_walked`; beyond, one of each class, and its second and last
+/// rank on each axis as witnesses. A fault that is found then is checked again by fault_of(), with every rank's own
+/// program; so are small jobs whose homes an offload policy has cut.
 constexpr int kMaxRanksWalked = 16;
-constexpr size_t kMaxActionsWalked = 200'000;
 
 /// Of all ranks together: they are lowered in half a second.
 constexpr size_t kMaxActionsLowered = 100'000;
@@ -49,9 +48,9 @@ size_t actions_of_all_ranks(const CompileInput& input, const JobPrograms& job) {
   return num_actions * static_cast<size_t>(input.mesh.num_ranks());
 }
 
-RankClasses walked_ranks(const CompileInput& input, const JobPrograms& job) {
+RankClasses walked_ranks(const CompileInput& input, const JobPrograms& job, size_t max_actions_walked) {
   const bool is_small =
-      input.mesh.num_ranks() <= kMaxRanksWalked || actions_of_all_ranks(input, job) <= kMaxActionsWalked;
+      input.mesh.num_ranks() <= kMaxRanksWalked || actions_of_all_ranks(input, job) <= max_actions_walked;
   return is_small ? RankClasses(input.mesh) : RankClasses::with_witnesses(input.mesh, job.classes);
 }
 
@@ -64,7 +63,7 @@ struct Matching {
   MatchedOps ops;  ///< of the ranks walked
 };
 
-Matching match(const CompileInput& input, const JobPrograms& job, size_t index) {
+Matching match(const CompileInput& input, const JobPrograms& job, size_t max_actions_walked, size_t index) {
   Matching result{{}, {}, {}, job.classes, {}};
   DiagnosticList mistakes, kernels;
   for (const auto& [rank, all] : job.by_representative) {
@@ -81,7 +80,7 @@ Matching match(const CompileInput& input, const JobPrograms& job, size_t index) 
   result.ops = match_ranks(input.mesh, result.walked, program, mistakes);
   result.mistakes = mistakes.empty() ? verify_order(program, result.ops) : mistakes.take();
   if (result.mistakes.empty() && input.policies.empty()) {
-    result.walked = walked_ranks(input, job);
+    result.walked = walked_ranks(input, job, max_actions_walked);
     result.ops = match_ranks(input.mesh, result.walked, program, mistakes);
     result.mistakes = mistakes.take();
   }
@@ -94,7 +93,7 @@ Matching match(const CompileInput& input, const JobPrograms& job, size_t index) 
 // is held against what init has left. As many are begun as there are cores, so that what is matched does not pile up.
 // Of plugins, matching only calls `describe`, which may be from any thread. A job of equal ranks takes no time worth a
 // thread.
-Diagnostics verify_job(const CompileInput& input, const JobPrograms& job) {
+Diagnostics verify_job(const CompileInput& input, const JobPrograms& job, size_t max_actions_walked) {
   Diagnostics diagnostics;
   const int num_ranks = input.mesh.num_ranks();
   Progress progress(input.log, num_ranks == 1 ? "checking the rank against the model"
@@ -114,7 +113,7 @@ Diagnostics verify_job(const CompileInput& input, const JobPrograms& job) {
   for (size_t i = 0; i < num_programs; ++i) {
     progress.at(i, num_programs);
     for (; num_begun < num_programs && matchings.size() < num_ahead; ++num_begun)
-      matchings.push_back(std::async(launch, match, std::cref(input), std::cref(job), num_begun));
+      matchings.push_back(std::async(launch, match, std::cref(input), std::cref(job), max_actions_walked, num_begun));
     const Matching matching = matchings.front().get();
     matchings.pop_front();
     const ProgramOf program = [&](int r) -> const Program& {

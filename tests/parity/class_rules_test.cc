@@ -200,6 +200,14 @@ const Fault kFaultsOfClasses[] = {
     {"slice_of_the_first_of_many", "fsdp_of_twenty", kEveryClass, [](Program& p) { take_slice_of(p, 0); }, kOfAll},
     {"slice_of_the_second_of_many", "fsdp_of_twenty", kEveryClass, [](Program& p) { take_slice_of(p, 1); }, kOfAll},
     {"first_slice_of_the_whole_sum", "fsdp_of_twenty", kEveryClass, take_first_slice_of_sum, kOfAll},
+    {"addend_of_a_slice_lost", "fsdp_of_twenty_twice", kEveryClass,
+     [](Program& p) {
+       Binding& gradient = binding_of(action_of(p, TSR_ACTION_BACKWARD, "h.1.fc_proj", 1), kWeightGradient);
+       gradient.buffer = staging_beside(p, gradient, gradient.num_elements).buffer;
+       gradient.offset = 0;
+       gradient.mode = TSR_MODE_WRITE;
+     },
+     "gets its own, or one with other addends"},
     {"values_that_the_first_of_many_keeps", "fsdp_of_twenty", kEveryClass, gather_slices_of_the_first,
      "; the model needs "},
     {"rows_of_the_first_tensor_rank", "rows_of_eighteen", kEveryClass, scatter_first_rows_twice,
@@ -233,6 +241,27 @@ INSTANTIATE_TEST_SUITE_P(Class, ModelRule, ::testing::ValuesIn(kFaultsOfClasses)
 
 TEST(Rows, StayRowsOnAnotherAxis) {
   EXPECT_TRUE(is_clean(job("stages_in_rows").findings(kEveryClass, gather_rows_over_stages)));
+}
+
+TEST(Sums, MayBeRoundedBeforeThem) {
+  EXPECT_TRUE(is_clean(job("each_in_bf16").findings(kEveryClass, kUnchanged)));
+}
+
+TEST(Sums, OfWhatIsShardedComeFirst) {
+  EXPECT_TRUE(is_clean(job("whole_outside").findings(kEveryClass, kUnchanged)));
+}
+
+/// The average of a parameter over the replicas, in place.
+void average_replicas(Program& p) {
+  insert_at(p, 0, collective(p, TSR_ACTION_ALL_REDUCE, 0, {bound(whole(p, "home wpe"), kDestination, TSR_MODE_ADD)}));
+  p.actions.front().reduce = TSR_REDUCE_AVG;
+}
+
+TEST(Replicas, AreAveragedInStepsAlone) {
+  EXPECT_NE(job("local_sgd").refusal_of_init(0, average_replicas).find("init leaves values as they are"),
+            std::string::npos);
+  EXPECT_NE(job("local_sgd").refusal_of_eval(0, average_replicas).find("holds what a strategy made"),
+            std::string::npos);
 }
 
 TEST(Replicas, AreNotBroadcastByInit) {

@@ -95,7 +95,7 @@ Diagnostics MutationJob::findings(int representative, const Change& change) cons
       programs.eval.reset();
       if (rank == representative || representative == kEveryClass) replan(programs, change);
     }
-    return verify_job(compiled_.input(), changed);
+    return verify_job(compiled_.input(), changed, 0);  // rules of classes too, in jobs of few actions
   } catch (const Error& error) {
     return {error.what()};
   }

@@ -49,6 +49,16 @@ TEST(RankClasses, OnePerProgramWhereProgramsAreKnown) {
   EXPECT_EQ(classes.representative(4), 2);
 }
 
+TEST(RankClasses, WitnessesAreTheSecondAndTheLastOfEachAxis) {
+  const int programs[] = {7, 7, 7, 7, 7, 8};
+  const Mesh mesh({{"dp", 6}});
+  EXPECT_EQ(RankClasses::with_witnesses(mesh, RankClasses::of_programs(mesh, programs)).members(),
+            (Members{{0, {0, 2, 3, 4}}, {1, {1}}, {5, {5}}}));
+  const Mesh both({{"dp", 3}, {"tp", 3}});
+  const std::vector<int> equal(9);
+  EXPECT_EQ(RankClasses::with_witnesses(both, RankClasses::of_programs(both, equal)).members().size(), 9u);
+}
+
 // Stage 1 has one program, stage 0 has two: if ranks 3 to 5 were one class, rank 1 would send to rank 3, which
 // exchanges messages with rank 0 and not with 1.
 TEST(RankClasses, CoordinatesAreOneIfTheyAreOnAllOtherAxes) {
