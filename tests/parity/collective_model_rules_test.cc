@@ -155,7 +155,7 @@ const Fault kCollectiveFaults[] = {
        move(2, 1, 1);
        move(3, 3, 17);
      },
-     "gives rank 1 another slice than it owns, if rank 0 gets its own"},
+     "gives rank 2 another slice than it owns, if rank 0 gets its own"},
     // Rank 0, which is walked for all, keeps nothing of it.
     {"slice_of_another_rank_without_a_gradient", "fsdp_of_twenty", kEveryClass,
      [](Program& p) {
@@ -244,9 +244,8 @@ TEST(ModelRulePlacement, OfAPartialSumThatIsBroadcastOverAnotherAxis) {
     action.group = p.group({1, {}});
     action.stream = p.comm_stream(1, "test");
   };
-  EXPECT_TRUE(
-      has_diagnostic(job("rows").findings(kEveryClass, broadcast),
-                     "which is an unreduced partial sum over dp: the others would take what is of a part"));
+  EXPECT_TRUE(has_diagnostic(job("rows").findings(kEveryClass, broadcast),
+                             "which is an unreduced partial sum over dp: the others would take what is of a part"));
 }
 
 }  // namespace

@@ -39,10 +39,16 @@ TEST_P(Slices, AreNotThoseOfOtherRanks) {
   EXPECT_TRUE(fault_of(job.input(), job.programs()));
 }
 
-// Few ranks are each walked at once; of more, one of each class, until that finds a fault.
-TEST(WalkedRanks, AreAllOfUpToSixteen) {
-  EXPECT_TRUE(two_steps(16, "false", {"--strategy=two-steps"}).diagnostics().empty());
-  EXPECT_FALSE(two_steps(17, "false", {"--strategy=two-steps"}).diagnostics().empty());
+// Few ranks are each walked at once, and more of few actions; of the others one of each class, until that finds a
+// fault.
+TEST(WalkedRanks, AreAllOfUpToSixteenAndOfSmallJobs) {
+  const auto is_proved_by_classes = [](const CompiledJob& job) {
+    return verify_job(job.input(), job.programs(), 0).empty();
+  };
+  EXPECT_TRUE(is_proved_by_classes(two_steps(16, "false", {"--strategy=two-steps"})));
+  const CompiledJob more = two_steps(17, "false", {"--strategy=two-steps"});
+  EXPECT_FALSE(is_proved_by_classes(more));
+  EXPECT_TRUE(more.diagnostics().empty());
 }
 
 TEST(EmptySlices, ChangeNothingForAPolicy) {
