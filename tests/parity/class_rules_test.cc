@@ -264,6 +264,26 @@ TEST(Replicas, AreAveragedInStepsAlone) {
             std::string::npos);
 }
 
+/// Each average in two: of slices, which are gathered.
+void average_by_slices(Program& p) {
+  for (size_t i = 0; i < p.actions.size(); ++i) {
+    if (p.actions[i].reduce != TSR_REDUCE_AVG) continue;
+    const Binding range = *p.actions[i].find(kDestination);
+    ASSERT_EQ(range.num_elements % 2, 0u);
+    const Binding half = staging_beside(p, range, range.num_elements / 2);
+    Action scatter = collective(p, TSR_ACTION_REDUCE_SCATTER, 0,
+                                {bound(range, kSource, TSR_MODE_READ), bound(half, kDestination, TSR_MODE_WRITE)});
+    scatter.reduce = TSR_REDUCE_AVG;
+    p.actions[i] = collective(p, TSR_ACTION_ALL_GATHER, 0,
+                              {bound(half, kSource, TSR_MODE_READ), bound(range, kDestination, TSR_MODE_WRITE)});
+    insert_at(p, i++, std::move(scatter));
+  }
+}
+
+TEST(Replicas, MayBeAveragedBySlices) {
+  EXPECT_TRUE(is_clean(job("local_sgd").findings(kEveryClass, average_by_slices)));
+}
+
 TEST(Replicas, AreNotBroadcastByInit) {
   const auto change = [](Program& p) {
     insert_at(p, 0, collective(p, TSR_ACTION_BROADCAST, 0, {bound(whole(p, "home wpe"), kDestination, TSR_MODE_ADD)}));

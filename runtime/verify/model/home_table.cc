@@ -104,6 +104,7 @@ void HomeTable::resolve(const ContentPart& part, ContentParts& result) const {
       content.version = part.content.version;
       content.rounded = part.content.rounded;
       content.factor = part.content.factor;
+      content.is_mean = part.content.is_mean;
       append(result, {at - static_cast<uint64_t>(shift), to - at, content});
       at = to;
     }
