@@ -106,8 +106,9 @@ TEST(HostileCall, ThatChangesWhatAStepDependsOnEndsTheRun) {
   const Parts flags = {"--nproc=2",      "--comm=hostile", "--plugin-dir=" + binary_dir("tests/bad_plugins"),
                        "--strategy=ddp", "--save-every=1", "--save=" + folder.path("saved")};
   const std::string path = "in a step, or on a thread of its own, a plugin changes ";
-  for (const char* fault : {"step-folder", "submit-folder"})  // from the self-test on
-    expect_named(run(train_with(flags), fault), {path + "the current folder"}, 1);
+  expect_named(run(train_with(flags), "step-folder"), {path + "the current folder"}, 1);
+  // In the self-test: a rank may see it whose own call of the plugin is guarded meanwhile.
+  expect_named(run(train_with(flags), "submit-folder"), {"changes the current folder"}, 1);
   expect_named(run(train_with(flags), "step-umask"), {path + "the permissions of files"}, 1);
   expect_named(run(train_with(flags), "step-send-term"), {"has sent SIGTERM to itself", "only a plugin"}, 1);
   const std::string sent = "has sent SIGTERM to ";
