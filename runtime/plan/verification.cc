@@ -47,12 +47,14 @@ JobPrograms programs_of_each(const CompileInput& input) {
 /// One rank of each class is walked for all, so what the others have of a sum by slices is not known: a strategy that
 /// gathers such slices is found at fault. So each rank is checked by itself before a fault is reported.
 Diagnostics diagnostics_of(const CompileInput& input, const JobPrograms& programs) {
-  Diagnostics found = verify_job(input, programs);
+  const Diagnostics found = verify_job(input, programs);
   const int num_ranks = input.mesh.num_ranks();
   const bool are_all_known = programs.by_representative.size() == static_cast<size_t>(num_ranks);
-  if (found.empty()) found = verify_represented(input, programs);
-  const bool are_cut = !input.policies.empty() && !are_all_known && can_lower_all(input, programs);
-  if (found.empty()) return are_cut ? verify_job(input, programs_of_each(input)) : found;
+  if (found.empty()) {
+    const Diagnostics of_others = verify_represented(input, programs);
+    const bool are_cut = !input.policies.empty() && !are_all_known && can_lower_all(input, programs);
+    return of_others.empty() && are_cut ? verify_job(input, programs_of_each(input)) : of_others;
+  }
   if (are_all_known || num_ranks > kMaxRanksChecked) return found;
   return verify_job(input, programs_of_each(input));
 }
