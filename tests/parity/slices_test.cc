@@ -51,6 +51,13 @@ TEST(WalkedRanks, AreAllOfUpToSixteenAndOfSmallJobs) {
   EXPECT_TRUE(more.diagnostics().empty());
 }
 
+// The last tensor rank has 50,257 rows of the vocabulary less those of the others, and pads its part.
+TEST(Homes, OfAPaddedPartAreInTheSamePlaces) {
+  const CompiledJob job(
+      {"--model=gpt2", "--batch-size=1", "--seq-len=8", "--mesh=dp=4,tp=2", "--strategy=dp=fsdp,tp=tensor"}, 8);
+  EXPECT_EQ(job.diagnostics(), Diagnostics{});
+}
+
 TEST(EmptySlices, ChangeNothingForAPolicy) {
   const CompiledJob job({"--model=" + source_dir("tests/golden/programs/two-blocks"), "--batch-size=1", "--seq-len=8",
                          "--plugin-dir=" + binary_dir("tests/mutation_strategies"), "--strategy=two-steps",

@@ -103,6 +103,20 @@ std::vector<Place> places_of(const Program& program, const std::vector<bool>& pa
   return places;
 }
 
+/// A parameter that one place has on two ranks with other parts of split tensors, of which one may be padded, and of
+/// which the elements differ; or -1.
+int first_exchanged(const std::vector<Place>& here, const std::vector<Place>& there) {
+  const auto at = [](const Place& place) { return std::pair(std::get<0>(place), std::get<1>(place)); };
+  const auto elements = [](const Place& place) { return std::pair(std::get<2>(place), std::get<3>(place)); };
+  for (auto a = here.begin(), b = there.begin(); a != here.end() && b != there.end();) {
+    if (at(*a) == at(*b) && elements(*a) != elements(*b)) return std::get<2>(*a);
+    const bool is_before = at(*a) < at(*b), is_after = at(*b) < at(*a);
+    if (!is_after) ++a;
+    if (!is_before) ++b;
+  }
+  return -1;
+}
+
 /// A parameter whose places differ, or -1.
 int first_elsewhere(const std::vector<Place>& here, const std::vector<Place>& there) {
   const auto [a, b] = std::ranges::mismatch(here, there);
@@ -120,7 +134,11 @@ void HomeVerifier::check_places(const Program& walked, int rank, const std::func
       alike[static_cast<size_t>(axis)] = coordinates[static_cast<size_t>(axis)];
     if (alike == coordinates) continue;
     const Program& there = alike == walked.coordinates ? walked : homes_of_(mesh_.rank(alike));
-    const int p = first_elsewhere(places_of(own(), parameters), places_of(there, parameters));
+    bool has_other_parts = false;
+    for (size_t axis = 0; axis < alike.size(); ++axis)
+      has_other_parts |= mesh_.axes()[axis].splits == TSR_SPLITS_TENSORS && alike[axis] != coordinates[axis];
+    const int p = (has_other_parts ? first_exchanged : first_elsewhere)(places_of(own(), parameters),
+                                                                        places_of(there, parameters));
     if (p < 0) continue;
     diagnostics.add(concat("rank ", rank, " keeps ", walked.model->parameters[static_cast<size_t>(p)].name,
                            " in another place of its homes than rank ", mesh_.rank(alike),
