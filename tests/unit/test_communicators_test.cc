@@ -57,8 +57,9 @@ void test_rank(int rank, const tsr_device_interface& counting, const tsr_communi
   const Model model = toy_model();
   Program program = empty_program(model, mesh, {rank});
   const uint64_t sum = transient(program, "sum", 64);
-  add_action(program, TSR_ACTION_ALL_REDUCE, program.comm_stream(0, "gradient"), {add(sum)}).group =
-      program.group({0, {}});
+  Action& action = add_action(program, TSR_ACTION_ALL_REDUCE, program.comm_stream(0, "gradient"), {add(sum)});
+  action.group = program.group({0, {}});
+  action.reduce = TSR_REDUCE_SUM;
   const Device device({.api = &counting, .index = static_cast<uint32_t>(rank), .host = &host});
   CommunicatorSetup setup;
   setup.api = &asking;
