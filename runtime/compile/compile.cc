@@ -245,11 +245,7 @@ std::vector<int> halves_in_turn(const RankClasses& classes) {
 }  // namespace
 
 std::vector<const Program*> RankPrograms::all() const {
-  std::vector<const Program*> result{&init};
-  for (const Program& step : steps)
-    result.push_back(&step);
-  if (eval) result.push_back(&*eval);
-  return result;
+  return programs_of(*this);
 }
 
 uint64_t RankPrograms::arena_bytes(uint32_t memory_kind) const {

@@ -206,11 +206,7 @@ LoweredPrograms Lowering::lower(const Coordinates& coordinates) {
 }
 
 std::vector<const Program*> LoweredPrograms::all() const {
-  std::vector<const Program*> result{&init};
-  for (const Program& step : steps)
-    result.push_back(&step);
-  if (eval) result.push_back(&*eval);
-  return result;
+  return programs_of(*this);
 }
 
 std::string digest_of(const LoweredPrograms& programs) {

@@ -22,6 +22,16 @@ struct LoweredPrograms {
   std::vector<const Program*> all() const;
 };
 
+/// The programs of one rank, `Programs` of either stage: init, steps, eval. Borrowed.
+template <class Programs>
+std::vector<const Program*> programs_of(const Programs& rank) {
+  std::vector<const Program*> all{&rank.init};
+  for (const Program& step : rank.steps)
+    all.push_back(&step);
+  if (rank.eval) all.push_back(&*rank.eval);
+  return all;
+}
+
 /// Lowers the ranks of one job; borrows its input. Ranks with the same part of the model share it and its base
 /// programs.
 class Lowering {

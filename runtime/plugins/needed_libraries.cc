@@ -87,7 +87,7 @@ class LibraryCheck {
     for (const std::string& folder : facts.folders)
       folders.push_back(checked_folder(object, folder));
     for (const std::string& name : facts.needed) {
-      if (name.find_first_of("/$") != name.npos)  // $ORIGIN stands for a path
+      if (name.find_first_of("/$") != name.npos)  // the linker replaces $ORIGIN by a folder
         throw UsageError(concat(needs(object), "the library ", name,
                                 " by a path; give the library a soname, and link it by that name"));
       const auto holds = [&](const fs::path& folder) {

@@ -479,7 +479,9 @@ TEST_F(CheckpointFiles, PythonReadsThem) {
   const char* given = std::getenv("TESSERA_PYTHON");
   std::string python = given ? given : "python3";
   if (!given && !has_numpy(python)) python = "/usr/bin/python3";  // that of Debian, where another one comes first
-  if (!has_numpy(python)) GTEST_SKIP() << "needs numpy in " << python << " (TESSERA_PYTHON names another Python)";
+  ASSERT_TRUE(has_numpy(python)) << python
+                                 << " lacks numpy: install python3-numpy, as ./dev test does, or name another "
+                                 << "Python in TESSERA_PYTHON";
   expect_python_reads(python, folder() + "/step-00000006");
   for (const char* dtype : {"bf16", "fp16"}) {
     const std::string saved = folder() + "-" + dtype;

@@ -24,7 +24,7 @@ ContentParts taken(const Mesh& mesh, int rank, int from, ContentParts parts);
 /// diverges. `program` is of the rank. taken() says the same of tokens.
 ContentParts taken_alone(const Program& program, uint32_t axes, ContentParts parts);
 
-/// What leaves a rank is no longer each rank's own slice.
+/// For contents that leave their rank: where they arrive they are not each rank's own slice.
 void forget_own_slices(ContentParts& parts);
 /// Also which elements other ranks of its class have.
 void forget_slices(ContentParts& parts);
