@@ -30,146 +30,23 @@
 #include <algorithm>
 #include <deque>
 #include <future>
-#include <iterator>
 #include <map>
+#include <memory>
 #include <new>
+#include <optional>
 #include <set>
+#include <string>
 #include <thread>
 #include <utility>
 
 #include "base/concat.h"
 #include "base/progress.h"
+#include "compile/finish.h"
 #include "compile/lower.h"
-#include "passes/casts.h"
-#include "passes/chunks.h"
-#include "passes/dependencies.h"
-#include "passes/finalize.h"
-#include "passes/workspaces.h"
-#include "passes/zero_pads.h"
 #include "tessera/error.hpp"
-#include "verify/verify_common.h"
-#include "verify/verify_rank.h"
 
 namespace tessera::host {
 namespace {
-
-/// One mistake usually causes many diagnostics; report the first few.
-constexpr size_t kDiagnosticsShown = 8;
-/// How often policies are asked again when what they move does not fit.
-constexpr int kMaxTighterPlans = 8;
-
-std::string_view purpose_name(uint32_t purpose) {
-  return purpose == TSR_PURPOSE_INIT ? "init" : purpose == TSR_PURPOSE_STEP ? "step" : "eval";
-}
-
-void refuse(const Program& program, const Diagnostics& diagnostics) {
-  if (diagnostics.empty()) return;
-  std::string text = concat("the ", purpose_name(program.purpose), " program under ",
-                            strategies_text(*program.mesh, program.strategies), " is wrong:");
-  for (size_t i = 0; i < std::min(diagnostics.size(), kDiagnosticsShown); ++i)
-    text += "\n  " + diagnostics[i];
-  if (diagnostics.size() > kDiagnosticsShown)
-    text += "\n  and " + std::to_string(diagnostics.size() - kDiagnosticsShown) + " more";
-  throw Error(TSR_E_INTERNAL, text);  // a pass is to blame, not the flags
-}
-
-/// Policies are asked about steps; the other programs find persistent buffers where a step has left them.
-void offload(Program& program, const CompileInput& input, std::vector<RestingBuffer>& resting) {
-  if (input.policies.empty()) return;
-  const auto ask = [&](uint32_t flag) {
-    return std::ranges::any_of(input.policies,
-                               [&](const OffloadPolicy& p) { return (p.interface->flags & flag) != 0; });
-  };
-  if (ask(TSR_OFFLOAD_CASTS_ANEW)) cast_anew(program);
-  if (program.purpose != TSR_PURPOSE_STEP)
-    return follow_resting_buffers(program, resting, input.offload_limits.device_memory_is_host);
-  if (ask(TSR_OFFLOAD_CUTS_HOMES)) cut_homes(program, input.chunk_bytes);
-  for (const OffloadPolicy& policy : input.policies)
-    std::ranges::move(run_policy(program, policy, input.offload_limits), std::back_inserter(resting));
-}
-
-/// What the host does after the passes.
-void finish_program(Program& program, const CompileInput& input, std::vector<RestingBuffer>& resting) {
-  finalize_program(program);
-  offload(program, input, resting);
-  zero_pads(program);
-  stage_through_host(program, input.staged);
-  bind_workspaces(program, input.describe_collective);
-  derive_dependencies(program);
-  refuse(program, verify_form(program));
-}
-
-RankPrograms compile_checked(const CompileInput& input, LoweredPrograms lowered, Progress& progress) {
-  for (const Program* program : lowered.all()) {
-    DiagnosticList diagnostics;
-    verify_pieces(*program, lowered.init, diagnostics);
-    refuse(*program, diagnostics.take());
-  }
-  HomesFingerprint homes = fingerprint_of_homes(lowered.init);
-  std::string places = fingerprint_of_places(lowered.all());
-  RankPrograms result{
-      std::move(lowered.model), std::move(lowered.init), std::move(lowered.steps), std::move(lowered.eval), {},
-      std::move(homes),         std::move(places)};
-  std::vector<RestingBuffer> resting;
-  for (Program& step : result.steps)
-    finish_program(step, input, resting);
-  for (Program& step : result.steps)
-    agree_on_resting_buffers(step, resting);
-  finish_program(result.init, input, resting);
-  if (result.eval) finish_program(*result.eval, input, resting);
-
-  std::vector<Program*> programs{&result.init};
-  for (Program& step : result.steps)
-    programs.push_back(&step);
-  if (result.eval) programs.push_back(&*result.eval);
-  if (input.guard_bytes)
-    for (Program* program : programs)
-      order_live_ranges(*program);
-  progress.phase("placing its buffers");
-  result.memory = plan_memory(programs, kDeviceBudget, input.guard_bytes);
-  progress.phase("checking its programs");
-  for (size_t i = 0; i < programs.size(); ++i) {
-    refuse(*programs[i], verify_waits(*programs[i], &result.memory[i]));
-    refuse(*programs[i], verify_placement(*programs[i]));
-  }
-  return result;
-}
-
-/// What is alive at once in the program with the largest arena on the device.
-uint64_t live_peak_bytes(const RankPrograms& programs) {
-  const auto use = [](const MemoryPlan& plan) {
-    const auto found = plan.use.find(TSR_MEMORY_DEVICE);
-    return found == plan.use.end() ? MemoryUse() : found->second;
-  };
-  const MemoryUse largest = use(
-      *std::ranges::max_element(programs.memory, {}, [&](const MemoryPlan& plan) { return use(plan).arena_bytes; }));
-  return largest.persistent_bytes + largest.live_peak_bytes;
-}
-
-/// A policy may choose its moves by the device memory that a rank may use, but all it can count is what is alive at
-/// once. Where the arena is larger than that memory, policies are asked again with device_bytes lowered by the
-/// excess.
-RankPrograms compile_within_limit(const CompileInput& input, LoweredPrograms lowered, Progress& progress) {
-  if (input.policies.empty()) return compile_checked(input, std::move(lowered), progress);
-  RankPrograms smallest = compile_checked(input, lowered, progress);
-  uint64_t arena = smallest.arena_bytes(TSR_MEMORY_DEVICE), live = live_peak_bytes(smallest);
-  std::pair<uint64_t, uint64_t> last;
-  CompileInput tighter = input;
-  uint64_t& told = tighter.offload_limits.device_bytes;
-  const uint64_t limit = told;
-  for (int i = 0; i < kMaxTighterPlans && arena > limit && last != std::pair(arena, live); ++i) {
-    last = {arena, live};
-    told = std::min(told, live) - std::min({arena - limit, told, live});
-    try {
-      RankPrograms programs = compile_checked(tighter, lowered, progress);
-      arena = programs.arena_bytes(TSR_MEMORY_DEVICE), live = live_peak_bytes(programs);
-      if (arena < smallest.arena_bytes(TSR_MEMORY_DEVICE)) smallest = std::move(programs);
-    } catch (const PolicyRefusal&) {
-      break;  // it cannot do with less
-    }
-  }
-  return smallest;
-}
 
 /// Reports what was being planned when memory ran out.
 template <class Work>
@@ -200,7 +77,7 @@ class Finisher {
   void start(int rank, LoweredPrograms lowered) {
     if (open_.size() >= std::max(1u, std::thread::hardware_concurrency())) finish_first();
     const auto finish = [this, rank](LoweredPrograms own) {
-      return within_memory(input_, rank, [&] { return compile_within_limit(input_, std::move(own), progress_); });
+      return within_memory(input_, rank, [&] { return finish_rank(input_, std::move(own), progress_); });
     };
     open_.emplace_back(rank, std::async(launch_, finish, std::move(lowered)));
   }
@@ -227,6 +104,77 @@ class Finisher {
   const std::launch launch_;
   std::map<int, RankPrograms> finished_;
   std::deque<std::pair<int, std::future<RankPrograms>>> open_;  // last: waits for its threads, which use the others
+};
+
+/// Plans ranks, those whose programs are equal to an earlier one's as far as that shows. While one rank is lowered, the
+/// one before it is looked up.
+class Planner {
+ public:
+  Planner(const CompileInput& input, Progress& progress, bool are_several)
+      : input_(input), progress_(progress), lowering_(input), finisher_(input, progress, are_several) {}
+
+  /// Finishes the rank unless one before it has the same programs.
+  void plan(int rank) { look_up(rank, lower(rank), false); }
+  /// Finishes the rank, whatever others have.
+  void require(int rank) {
+    sort();
+    if (!started_.contains(rank)) look_up(rank, lower(rank), true);
+  }
+  /// Equal for ranks with equal programs; of ranks that plan() was called for.
+  int number_of(int rank) {
+    sort();
+    return numbers_.at(rank);
+  }
+  std::map<int, RankPrograms> take() {
+    sort();
+    return finisher_.take();
+  }
+
+ private:
+  struct LookUp {
+    int rank;
+    bool is_required;
+    std::unique_ptr<LoweredPrograms> lowered;
+    std::future<std::string> digest;  // last: its thread reads what was lowered
+  };
+
+  LoweredPrograms lower(int rank) {
+    try {
+      progress_.phase("writing its programs");
+      return within_memory(input_, rank, [&] { return lowering_.lower(input_.mesh.coordinates(rank)); });
+    } catch (...) {
+      sort();
+      finisher_.finish_all();  // a rank before this one may have failed
+      throw;
+    }
+  }
+
+  void look_up(int rank, LoweredPrograms lowered, bool is_required) {
+    sort();
+    auto own = std::make_unique<LoweredPrograms>(std::move(lowered));
+    std::future<std::string> digest = std::async(digest_of, std::cref(*own));
+    last_.emplace(rank, is_required, std::move(own), std::move(digest));
+  }
+
+  /// Starts to finish what was looked up last, if that is new or required.
+  void sort() {
+    if (!last_) return;
+    LookUp last = *std::exchange(last_, std::nullopt);
+    const auto [number, is_new] = number_of_.try_emplace(last.digest.get(), static_cast<int>(number_of_.size()));
+    numbers_[last.rank] = number->second;
+    if (!is_new && !last.is_required) return;
+    finisher_.start(last.rank, std::move(*last.lowered));
+    started_.insert(last.rank);
+  }
+
+  const CompileInput& input_;
+  Progress& progress_;
+  Lowering lowering_;
+  Finisher finisher_;
+  std::set<int> started_;
+  std::map<std::string, int> number_of_;  // by digest
+  std::map<int, int> numbers_;            // by rank
+  std::optional<LookUp> last_;
 };
 
 /// The representatives of all classes: in turn one of the first half and one of the second, each in order. Ranks
@@ -260,7 +208,7 @@ RankPrograms compile_rank(const CompileInput& input, const Coordinates& coordina
   Progress progress(input.log, concat("planning rank ", input.mesh.rank(coordinates)));
   progress.phase("writing its programs");
   return within_memory(input, input.mesh.rank(coordinates),
-                       [&] { return compile_within_limit(input, Lowering(input).lower(coordinates), progress); });
+                       [&] { return finish_rank(input, Lowering(input).lower(coordinates), progress); });
 }
 
 // One rank of each class that strategies declare is lowered. Of ranks with equal programs only the first that is
@@ -271,45 +219,19 @@ JobPrograms compile_job(const CompileInput& input) {
   const size_t num_declared = declared.members().size();
   Progress progress(input.log, num_declared == 1 ? "planning what every rank does"
                                                  : concat("planning ", num_declared, " ranks that differ"));
-  Lowering lowering(input);
-  Finisher finisher(input, progress, num_declared > 1);
-  std::set<int> started;
-  std::map<std::string, int> number_of;  // by digest
-  std::vector<int> programs(static_cast<size_t>(input.mesh.num_ranks()));
-  const auto lower = [&](int rank) {
-    try {
-      progress.phase("writing its programs");
-      return within_memory(input, rank, [&] {
-        LoweredPrograms lowered = lowering.lower(input.mesh.coordinates(rank));
-        std::string digest = digest_of(lowered);
-        return std::pair(std::move(lowered), std::move(digest));
-      });
-    } catch (...) {
-      finisher.finish_all();  // a rank before this one may have failed
-      throw;
-    }
-  };
-  const auto plan = [&](int rank, bool is_needed) {
-    auto [lowered, digest] = lower(rank);
-    const auto [number, is_new] = number_of.try_emplace(std::move(digest), static_cast<int>(number_of.size()));
-    if (is_new || is_needed) {
-      finisher.start(rank, std::move(lowered));
-      started.insert(rank);
-    }
-    return number->second;
-  };
+  Planner planner(input, progress, num_declared > 1);
   size_t num_done = 0;
   for (const int rank : halves_in_turn(declared)) {
-    const std::vector<int>& members = declared.members().at(rank);
     progress.at(num_done++, num_declared);
-    const int number = plan(rank, false);
-    for (const int member : members)
-      programs[static_cast<size_t>(member)] = number;
+    planner.plan(rank);
   }
+  std::vector<int> programs;
+  for (int rank = 0; rank < input.mesh.num_ranks(); ++rank)
+    programs.push_back(planner.number_of(declared.representative(rank)));
   RankClasses classes = RankClasses::of_programs(input.mesh, programs);
   for (const auto& [rank, members] : classes.members())
-    if (!started.contains(rank)) plan(rank, true);
-  std::map<int, RankPrograms> programs_of = finisher.take();
+    planner.require(rank);
+  std::map<int, RankPrograms> programs_of = planner.take();
   std::erase_if(programs_of, [&](const auto& entry) { return !classes.members().contains(entry.first); });
   return {std::move(classes), std::move(programs_of)};
 }

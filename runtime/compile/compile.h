@@ -60,6 +60,8 @@ Diagnostics verify_job(const CompileInput& input, const JobPrograms& job,
                        size_t max_actions_walked = kMaxActionsWalked);
 /// Whether the programs of all ranks are small enough together to be compiled one by one.
 bool can_lower_all(const CompileInput& input, const JobPrograms& job);
+/// Whether these can also be walked one by one.
+bool can_walk_all(const CompileInput& input, const JobPrograms& job);
 /// Checks that ranks that another one is compiled for have the homes, in all their programs, that are taken for theirs.
 /// It lowers the programs of each, if it can. In a run each rank checks its own.
 Diagnostics verify_represented(const CompileInput& input, const JobPrograms& job);

@@ -10,8 +10,8 @@ namespace tessera::host {
 HomesCompiler::HomesCompiler(const CompileInput& input)
     : input_(input),
       order_(pass_order(input.strategies)),
-      layout_(declared_layout(input.model, input.mesh, input.step_config, input.strategies, input.mesh.coordinates(0),
-                              order_)) {}
+      layout_(DeclaredLayout(input.model, input.mesh, input.step_config, input.strategies, order_)
+                  .at(input.mesh.coordinates(0))) {}
 
 RankHomes HomesCompiler::compile(const Coordinates& coordinates) {
   Coordinates part = coordinates;

@@ -1,25 +1,38 @@
-// Asks each strategy, with the entries of those before it in view.
+// A program without buffers and actions shows strategies the model, the mesh and the layout so far.
 
 #include "compile/declared_layout.h"
 
+#include <utility>
+
 #include "compile/conflicts.h"
-#include "compile/pass_runner.h"
 
 namespace tessera::host {
+namespace {
 
-Layout declared_layout(const Model& model, const Mesh& mesh, const StepConfig& step_config,
-                       std::span<const StrategyOnAxis> strategies, const Coordinates& coordinates,
-                       std::span<const StrategyOnAxis> order) {
+Program bare_program(const Model& model, const Mesh& mesh, const StepConfig& step_config,
+                     std::span<const StrategyOnAxis> strategies) {
   Program bare;
   bare.model = &model;
   bare.mesh = &mesh;
-  bare.coordinates = coordinates;
+  bare.coordinates = mesh.coordinates(0);
   bare.step_config = step_config;
   bare.strategies.assign(strategies.begin(), strategies.end());
-  for (const StrategyOnAxis& strategy : order)
-    add_layout(bare, strategy);
-  refuse_conflicts(mesh, bare.layout, strategies);
-  return bare.layout;
+  return bare;
+}
+
+}  // namespace
+
+DeclaredLayout::DeclaredLayout(const Model& model, const Mesh& mesh, const StepConfig& step_config,
+                               std::span<const StrategyOnAxis> strategies, std::vector<StrategyOnAxis> order)
+    : order_(std::move(order)), bare_(bare_program(model, mesh, step_config, strategies)) {}
+
+Layout DeclaredLayout::at(const Coordinates& coordinates) {
+  bare_.move_to(coordinates, {}, 0);
+  for (const StrategyOnAxis& strategy : order_)
+    bare_.add_layout(strategy);
+  const Program& declared = bare_.program();
+  refuse_conflicts(*declared.mesh, declared.layout, declared.strategies);
+  return declared.layout;
 }
 
 }  // namespace tessera::host

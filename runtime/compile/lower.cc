@@ -20,7 +20,6 @@
 
 #include "base/concat.h"
 #include "base/sha256.h"
-#include "compile/declared_layout.h"
 #include "config/default_plugins.h"
 #include "config/usage_error.h"
 #include "guard/known_functions.h"
@@ -189,16 +188,15 @@ Program Lowering::lower(Part& part, const Coordinates& coordinates, const Layout
 }
 
 LoweredPrograms Lowering::lower(const Coordinates& coordinates) {
-  const Layout layout =
-      declared_layout(input_.model, input_.mesh, input_.step_config, input_.strategies, coordinates, order_);
+  const Layout layout = layout_.at(coordinates);
   Part& part = part_at(coordinates, layout);
   LoweredPrograms result;
   result.model = part.model;
   const auto lowered = [&](uint32_t purpose, uint32_t variant) {
     return lower(part, coordinates, layout, purpose, variant);
   };
-  const uint32_t num_steps = input_.trains ? num_variants(input_.mesh, order_) : 0;
-  for (uint32_t variant = 0; variant < num_steps; ++variant)
+  if (!num_steps_) num_steps_ = input_.trains ? num_variants(input_.mesh, order_) : 0;
+  for (uint32_t variant = 0; variant < *num_steps_; ++variant)
     result.steps.push_back(lowered(TSR_PURPOSE_STEP, variant));
   result.init = lowered(TSR_PURPOSE_INIT, 0);
   if (input_.evaluates) result.eval = lowered(TSR_PURPOSE_EVAL, 0);

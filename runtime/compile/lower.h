@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compile/compile_input.h"
+#include "compile/declared_layout.h"
 #include "compile/pass_runner.h"
 
 namespace tessera::host {
@@ -36,7 +37,10 @@ std::vector<const Program*> programs_of(const Programs& rank) {
 /// programs.
 class Lowering {
  public:
-  explicit Lowering(const CompileInput& input) : input_(input), order_(pass_order(input.strategies)) {}
+  explicit Lowering(const CompileInput& input)
+      : input_(input),
+        order_(pass_order(input.strategies)),
+        layout_(input.model, input.mesh, input.step_config, input.strategies, order_) {}
   /// Throws what the passes throw.
   LoweredPrograms lower(const Coordinates& coordinates);
 
@@ -51,6 +55,8 @@ class Lowering {
 
   const CompileInput& input_;
   const std::vector<StrategyOnAxis> order_;
+  DeclaredLayout layout_;
+  std::optional<uint32_t> num_steps_;  // variants of the step program; asked once
   std::map<Coordinates, Part> parts_;  // by coordinates on axes that split tensors, 0 on the others
 };
 

@@ -257,13 +257,18 @@ void BaseProgram::move_to(const Coordinates& coordinates, const Layout& layout, 
   program_.variant = variant;
 }
 
+const ProgramSnapshot& BaseProgram::shown_to(const StrategyOnAxis& strategy) {
+  const auto [shown, is_new] =
+      shown_.try_emplace(strategy.instance, program_, strategy.axis, index_of(program_, strategy));
+  if (!is_new) shown->second.show_rank_of(program_);
+  return shown->second;
+}
+
 // The first pass reads the base program itself, which saves a copy.
 Program BaseProgram::after_passes(std::span<const StrategyOnAxis> strategies, const DescribeOp& describe) {
   if (strategies.empty()) return program_;
   const StrategyOnAxis& first = strategies.front();
-  const auto [shown, is_new] = shown_.try_emplace(first.instance, program_, first.axis, index_of(program_, first));
-  if (!is_new) shown->second.show_rank_of(program_);
-  Program program = after_pass(program_, shown->second, first, describe);
+  Program program = after_pass(program_, shown_to(first), first, describe);
   for (const StrategyOnAxis& strategy : strategies.subspan(1))
     run_pass(program, strategy, describe);
   return program;
@@ -274,14 +279,14 @@ void run_pass(Program& program, const StrategyOnAxis& strategy, const DescribeOp
   program = after_pass(program, snapshot, strategy, describe);
 }
 
-void add_layout(Program& program, const StrategyOnAxis& strategy) {
+void BaseProgram::add_layout(const StrategyOnAxis& strategy) {
   if (!TSR_HAS_FN(strategy.interface, tsr_strategy_interface, layout)) return;
   struct Sink {
     const StrategyOnAxis& strategy;
     const Program& program;
     Layout layout;
     std::map<int, uint32_t> roles;
-  } sink{strategy, program, {}, {}};
+  } sink{strategy, program_, {}, {}};
   tsr_layout_sink table{};
   table.struct_size = sizeof table;
   table.add_entry = [](void* ctx, const tsr_layout_entry* s, tsr_error* err) noexcept {
@@ -303,14 +308,14 @@ void add_layout(Program& program, const StrategyOnAxis& strategy) {
     });
   };
   const LentTable lent(table, &sink, "the layout sink", address_of(strategy.interface->layout));
-  const ProgramSnapshot snapshot(program, strategy.axis, index_of(program, strategy));
+  const ProgramSnapshot& snapshot = shown_to(strategy);
   try {
     call_unchanged(strategy.interface->layout, strategy.instance, &snapshot.view(), &lent.table());
     snapshot.check_unchanged(address_of(strategy.interface->layout));
   } catch (const Error& e) {
-    refuse(program, strategy, e);
+    refuse(program_, strategy, e);
   }
-  program.layout.insert(program.layout.end(), sink.layout.begin(), sink.layout.end());
+  program_.layout.insert(program_.layout.end(), sink.layout.begin(), sink.layout.end());
 }
 
 }  // namespace tessera::host

@@ -16,8 +16,8 @@ namespace tessera::host {
 /// unchanged.
 void run_pass(Program& program, const StrategyOnAxis& strategy, const DescribeOp& describe);
 
-/// A program before the passes, which is one for many ranks: only coordinates, layout and variant differ. What a pass
-/// is shown of it is made once.
+/// A program before the passes, which is one for many ranks: only coordinates, layout and variant differ. What a
+/// strategy is shown of it is made once.
 class BaseProgram {
  public:
   explicit BaseProgram(Program program) : program_(std::move(program)) {}
@@ -27,13 +27,14 @@ class BaseProgram {
   const Program& program() const { return program_; }
   /// A copy after these passes, one after another; throws as run_pass.
   Program after_passes(std::span<const StrategyOnAxis> strategies, const DescribeOp& describe);
+  /// Appends the layout that a strategy declares; entries for another axis are refused.
+  void add_layout(const StrategyOnAxis& strategy);
 
  private:
+  const ProgramSnapshot& shown_to(const StrategyOnAxis& strategy);
+
   Program program_;
   std::map<const tsr_strategy*, ProgramSnapshot> shown_;  // to each strategy that was asked
 };
-
-/// Appends the layout that a strategy declares to `program.layout`; entries for another axis are refused.
-void add_layout(Program& program, const StrategyOnAxis& strategy);
 
 }  // namespace tessera::host

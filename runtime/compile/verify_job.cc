@@ -38,6 +38,9 @@ namespace {
 /// program; so are small jobs whose homes an offload policy has cut.
 constexpr int kMaxRanksWalked = 16;
 
+/// Actions of all ranks, times ranks: a gather takes every rank's slice on every rank. Walked in two seconds.
+constexpr size_t kMaxSlicesTaken = 20'000'000;
+
 /// Of all ranks together: they are lowered in half a second.
 constexpr size_t kMaxActionsLowered = 100'000;
 
@@ -48,11 +51,42 @@ size_t actions_of_all_ranks(const CompileInput& input, const JobPrograms& job) {
   return num_actions * static_cast<size_t>(input.mesh.num_ranks());
 }
 
+bool are_few_slices_taken(const CompileInput& input, const JobPrograms& job) {
+  return actions_of_all_ranks(input, job) <= kMaxSlicesTaken / static_cast<size_t>(input.mesh.num_ranks());
+}
+
 RankClasses walked_ranks(const CompileInput& input, const JobPrograms& job, size_t max_actions_walked) {
-  const bool is_small =
-      input.mesh.num_ranks() <= kMaxRanksWalked || actions_of_all_ranks(input, job) <= max_actions_walked;
+  const bool is_small = input.mesh.num_ranks() <= kMaxRanksWalked ||
+                        (actions_of_all_ranks(input, job) <= max_actions_walked && are_few_slices_taken(input, job));
   return is_small ? RankClasses(input.mesh) : RankClasses::with_witnesses(input.mesh, job.classes);
 }
+
+/// What ranks own. One that was lowered itself has the homes of those with equal programs (digest_of), so these are
+/// compiled once; for the others theirs show what was only declared.
+class JobHomes {
+ public:
+  JobHomes(const CompileInput& input, const RankClasses& classes)
+      : mesh_(input.mesh), classes_(classes), declared_(input.mesh, input.strategies), compiler_(input) {}
+
+  RankHomes of(int rank) {
+    const Coordinates coordinates = mesh_.coordinates(rank);
+    if (declared_.representative(rank) != rank) return compiler_.compile(coordinates);
+    const int equal = classes_.representative(rank);
+    auto found = of_lowered_.find(equal);
+    if (found == of_lowered_.end())
+      found = of_lowered_.emplace(equal, compiler_.compile(mesh_.coordinates(equal))).first;
+    RankHomes homes = found->second;
+    homes.init.coordinates = coordinates;
+    return homes;
+  }
+
+ private:
+  const Mesh& mesh_;
+  const RankClasses& classes_;
+  const RankClasses declared_;
+  HomesCompiler compiler_;
+  std::map<int, RankHomes> of_lowered_;  // by representative
+};
 
 /// What is found about one program of all ranks before it is held against the model, and what that needs.
 struct Matching {
@@ -98,8 +132,8 @@ Diagnostics verify_job(const CompileInput& input, const JobPrograms& job, size_t
   const int num_ranks = input.mesh.num_ranks();
   Progress progress(input.log, num_ranks == 1 ? "checking the rank against the model"
                                               : concat("checking ", num_ranks, " ranks against one another"));
-  HomesCompiler homes(input);
-  ModelVerifier model(input.mesh, job.classes, [&](int rank) { return homes.compile(input.mesh.coordinates(rank)); });
+  JobHomes homes(input, job.classes);
+  ModelVerifier model(input.mesh, job.classes, [&](int rank) { return homes.of(rank); });
   const size_t num_programs = job.of(0).all().size();
   diagnostics = verify_members(input.mesh, job.classes, [&](int rank) { return job.of(rank).all(); });
   for (const auto& [rank, all] : job.by_representative)
@@ -129,6 +163,10 @@ Diagnostics verify_job(const CompileInput& input, const JobPrograms& job, size_t
 
 bool can_lower_all(const CompileInput& input, const JobPrograms& job) {
   return actions_of_all_ranks(input, job) <= kMaxActionsLowered;
+}
+
+bool can_walk_all(const CompileInput& input, const JobPrograms& job) {
+  return can_lower_all(input, job) && are_few_slices_taken(input, job);
 }
 
 Diagnostics verify_represented(const CompileInput& input, const JobPrograms& job) {

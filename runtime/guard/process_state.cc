@@ -11,10 +11,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <charconv>
 #include <clocale>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 
 #include "base/concat.h"
 #include "guard/floating_point.h"
@@ -47,11 +48,18 @@ bool is_same(const struct stat& a, const struct stat& b) {
 
 /// What umask(2) sets. It has no question without an answer, so the answer is read.
 std::optional<mode_t> creation_mask() {
-  constexpr std::string_view kName = "Umask:";
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);)
-    if (line.starts_with(kName)) return static_cast<mode_t>(std::stoul(line.substr(kName.size()), nullptr, 8));
-  return std::nullopt;
+  constexpr std::string_view kName = "\nUmask:\t";  // in the second line
+  std::array<char, 256> text;
+  const int file = ::open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return std::nullopt;
+  const ssize_t size = ::read(file, text.data(), text.size());
+  ::close(file);
+  const std::string_view status(text.data(), static_cast<size_t>(std::max<ssize_t>(size, 0)));
+  const size_t at = status.find(kName);
+  if (at == status.npos) return std::nullopt;
+  mode_t mask = 0;
+  std::from_chars(text.data() + at + kName.size(), text.data() + status.size(), mask, 8);
+  return mask;
 }
 
 const PathState& paths_of_program() {

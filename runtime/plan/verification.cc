@@ -52,7 +52,7 @@ Diagnostics diagnostics_of(const CompileInput& input, const JobPrograms& program
   const bool are_all_known = programs.by_representative.size() == static_cast<size_t>(num_ranks);
   if (found.empty()) {
     const Diagnostics of_others = verify_represented(input, programs);
-    const bool are_cut = !input.policies.empty() && !are_all_known && can_lower_all(input, programs);
+    const bool are_cut = !input.policies.empty() && !are_all_known && can_walk_all(input, programs);
     return of_others.empty() && are_cut ? verify_job(input, programs_of_each(input)) : of_others;
   }
   if (are_all_known || num_ranks > kMaxRanksChecked) return found;

@@ -14,6 +14,8 @@
 
 #include <iterator>
 
+#include "verify/model/home_table.h"
+
 namespace tessera::host {
 
 std::string origin_text(const Program& program, const DataOrigin& origin) {
@@ -58,13 +60,12 @@ void DataOrigins::learn(uint64_t buffer, uint64_t begin, uint64_t num_elements, 
 
 void DataOrigins::learn_homes(const Program& program) {
   for (const Home& home : program.homes)
-    for (const tsr_piece& piece : home.pieces)
+    for (const HomeRun& run : runs_of(home, *program.model))
       for (const uint32_t role : {TSR_HOME_VALUE, TSR_HOME_GRADIENT}) {
         const HomeRole& place = home.roles[role];
         if (!place.buffer) continue;
         const uint32_t as = role == TSR_HOME_VALUE ? TSR_ROLE_PARAMETER : TSR_ROLE_GRADIENT;
-        learn(place.buffer, place.offset + piece.home_offset, piece.num_elements,
-              {as, piece.parameter, -1, piece.parameter_offset, 0});
+        learn(place.buffer, place.offset + run.offset, run.num_elements, {as, run.parameter, -1, run.element, 0});
       }
 }
 

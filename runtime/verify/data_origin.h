@@ -10,7 +10,8 @@
 
 namespace tessera::host {
 
-/// The first known content of a range: its element `element` is at `position` of the range.
+/// The first known content of a range: its element `element` is at `position` of the range. Elements of a parameter are
+/// those of the part that the rank has, from homes as from compute.
 struct DataOrigin {
   /// TSR_ROLE_*: PARAMETER, GRADIENT, INPUT (a value), INPUT_GRADIENT (its gradient), SCALAR; 0: unknown.
   uint32_t role = 0;

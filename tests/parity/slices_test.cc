@@ -58,6 +58,22 @@ TEST(Homes, OfAPaddedPartAreInTheSamePlaces) {
   EXPECT_EQ(job.diagnostics(), Diagnostics{});
 }
 
+// A policy moves a gradient of one stage alone: one of the two sums it in a copy that compute has bound, the other one
+// in the home.
+TEST(Homes, OfATensorRankAreElementsOfItsPartAsOperandsAre) {
+  const std::string nano = "--model=" + source_dir("tests/golden/gpt2-nano");
+  const auto diagnostics = [&](std::vector<std::string> flags) {
+    flags.insert(flags.end(), {nano, "--batch-size=2", "--seq-len=8"});
+    return CompiledJob(std::move(flags), 4).diagnostics();
+  };
+  EXPECT_EQ(diagnostics({"--mesh=tp=2,pp=2", "--strategy=tp=tensor,pp=pipeline", "--offload=stream",
+                         "--stream.linger=3", "--grad-accum=2"}),
+            Diagnostics{});
+  EXPECT_EQ(diagnostics(
+                {"--mesh=tp=2,dp=2", "--strategy=tp=tensor,dp=zero3", "--zero3.stage=1", "--offload=optimizer-state"}),
+            Diagnostics{});
+}
+
 TEST(EmptySlices, ChangeNothingForAPolicy) {
   const CompiledJob job({"--model=" + source_dir("tests/golden/programs/two-blocks"), "--batch-size=1", "--seq-len=8",
                          "--plugin-dir=" + binary_dir("tests/mutation_strategies"), "--strategy=two-steps",

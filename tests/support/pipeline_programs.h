@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "compile/compile.h"
+#include "compile/declared_layout.h"
 #include "compile/program_snapshot.h"
 #include "cpu-device/device.h"
 #include "model/gpt2/gpt2.h"
@@ -48,15 +49,7 @@ class PipelinePrograms {
     return job;
   }
 
-  Layout layout() {
-    Program bare;
-    bare.model = &model_;
-    bare.mesh = &mesh_;
-    bare.coordinates = mesh_.coordinates(0);
-    bare.step_config = step_config_;
-    add_layout(bare, strategy());
-    return bare.layout;
-  }
+  Layout layout() { return DeclaredLayout(model_, mesh_, step_config_, {}, {strategy()}).at(mesh_.coordinates(0)); }
 
   /// As a pass sees the model, before there is a program. Borrows this object.
   template <class Use>

@@ -446,25 +446,26 @@ TEST_F(EditTest, ALayoutSpeaksOfItsOwnAxisOnly) {
   Lambda lambda([](const ProgramView&, const Edit&) {});
   Strategy& strategy = lambda;
   const StrategyOnAxis on_axis{"lambda", 0, &Table::kInterface, reinterpret_cast<tsr_strategy*>(&strategy)};
-  add_layout(program, on_axis);
-  ASSERT_EQ(program.layout.size(), 1u);
-  EXPECT_EQ(program.layout[0].parts, 2u);
+  BaseProgram base(program);
+  base.add_layout(on_axis);
+  ASSERT_EQ(base.program().layout.size(), 1u);
+  EXPECT_EQ(base.program().layout[0].parts, 2u);
   // What rules see of a role's first entry would not be what counts.
   lambda.second_roles = 1u << TSR_HOME_GRADIENT;
-  expect_refusal([&] { add_layout(program, on_axis); },
+  expect_refusal([&] { base.add_layout(on_axis); },
                  {"strategy lambda on axis dp", "two layout entries are for the gradient of wte.weight on axis dp"});
   lambda.roles &= ~lambda.second_roles;
-  add_layout(program, on_axis);
-  EXPECT_EQ(program.layout.size(), 3u);
+  base.add_layout(on_axis);
+  EXPECT_EQ(base.program().layout.size(), 3u);
   lambda.second_roles = 0;
   lambda.split_axis = 1;
-  expect_refusal([&] { add_layout(program, on_axis); }, {"own axis"});
+  expect_refusal([&] { base.add_layout(on_axis); }, {"own axis"});
   lambda.split_axis = 0;
   lambda.dim_name = TSR_DIM_SEQ;
-  expect_refusal([&] { add_layout(program, on_axis); }, {"splits dim 2 of values", "only their rows"});
+  expect_refusal([&] { base.add_layout(on_axis); }, {"splits dim 2 of values", "only their rows"});
   lambda.dim_name = 0;
   lambda.spare = 1;
-  expect_refusal([&] { add_layout(program, on_axis); }, {"tsr_layout_entry", "spare or reserved"});
+  expect_refusal([&] { base.add_layout(on_axis); }, {"tsr_layout_entry", "spare or reserved"});
 }
 
 TEST(SplitBackward, GivesTwoHalvesThatTogetherBindTheWhole) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <string_view>
 
+#include "compile/declared_layout.h"
 #include "config/parse_flags.h"
 #include "job/job.h"
 #include "passes/dce.h"
@@ -68,14 +69,8 @@ class JobPlan {
   }
 
   Program program(const Coordinates& coordinates, const std::vector<StrategyOnAxis>& order) const {
-    Program bare;
-    bare.model = &job_.model;
-    bare.mesh = &job_.mesh;
-    bare.coordinates = coordinates;
-    bare.step_config = job_.step_config;
-    for (const StrategyOnAxis& strategy : order)
-      add_layout(bare, strategy);
-    Program program = build_program(job_.model, job_.mesh, coordinates, job_.step_config, bare.layout, TSR_PURPOSE_STEP,
+    const Layout layout = DeclaredLayout(job_.model, job_.mesh, job_.step_config, order, order).at(coordinates);
+    Program program = build_program(job_.model, job_.mesh, coordinates, job_.step_config, layout, TSR_PURPOSE_STEP,
                                     input_.describe_op);
     eliminate_dead_code(program);
     recompute_forward(program, input_.describe_op);
