@@ -149,7 +149,6 @@ class Collective {
       root_ = root;
       sent_ = walked_for(root).walk->read(walked_for(root).given());
       is_kept_ = any_is_kept(sent_);
-      forget_own_slices(sent_);
     }
     const bool replaces = (axes_of_group(member) & axes_that_diverge(member.walk->program())) != 0;
     if (is_kept_ && replaces && member.walk->program().purpose == TSR_PURPOSE_INIT) {
@@ -163,6 +162,7 @@ class Collective {
       parts = alone(member, root, by_element(member, root, sent_));
     else
       parts = is_kept_ ? taken_in_place(member, root, walked_for(root).given()) : alone(member, root, sent_);
+    forget_own_slices(parts);
     return is_of_others() ? of_all_tokens(std::move(parts)) : parts;
   }
 
