@@ -24,6 +24,11 @@ struct WalkContext {
   std::set<int> made_by_calls = {};     ///< kept buffers that a strategy's own arithmetic writes in some program
   std::set<std::string> reported = {};  ///< findings without their rank: those of several ranks are one
   DiagnosticList* diagnostics = nullptr;
+
+  /// Adds `text`, unless the same finding of another rank is there.
+  void add(const std::string& finding, const std::string& text) {
+    if (reported.insert(finding).second) diagnostics->add(text);
+  }
 };
 
 /// What persistent buffers hold between programs, by their number.
@@ -77,6 +82,7 @@ class RankWalk {
   void refuse_made(const Buffer& buffer);
   void check_scalars();
   void check_scalar(const Binding& range, const Content& wanted);
+  void report_end(const std::string& finding);
   bool is_kept(const Buffer& buffer) const;
 
   // Used by every rule.

@@ -159,11 +159,13 @@ class JointWalk {
 
 /// What ran of each segment on the ranks that differ from one in axes that split layers alone.
 class PhaseCounter {
+  using Runs = std::map<PhaseKey, std::vector<std::pair<int, size_t>>>;  // rank and action of each
+
  public:
   PhaseCounter(const WalkedRanks& ranks, WalkContext& context) : ranks_(ranks), context_(context) {}
 
   void check(const RankWalk& walk) {
-    std::map<PhaseKey, std::vector<std::pair<int, size_t>>> runs;
+    Runs runs;
     for (const int rank : line_of(walk.rank())) {
       const int walked = ranks_.classes.representative(rank);
       for (const auto& [key, actions] : ranks_.walks.at(walked).phases())
@@ -187,8 +189,6 @@ class PhaseCounter {
   }
 
  private:
-  using Runs = std::map<PhaseKey, std::vector<std::pair<int, size_t>>>;
-
   /// Those that differ from `rank` in axes that split layers alone.
   std::vector<int> line_of(int rank) const {
     std::vector<int> line;
@@ -218,7 +218,7 @@ class PhaseCounter {
         finding += (action == found->second.front().second && rank == found->second.front().first ? ": " : ", ") +
                    action_text(ranks_.walks.at(rank).program(), rank, action);
     }
-    if (context_.reported.insert(finding).second) context_.diagnostics->add(finding);
+    context_.add(finding, finding);
   }
 
   const WalkedRanks& ranks_;
