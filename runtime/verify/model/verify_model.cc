@@ -214,9 +214,9 @@ class PhaseCounter {
     if (n > 0) {
       finding += concat("its ", phase_name(phase), " runs ", n, " times where the model needs it ",
                         at_most_once ? "once" : "not at all");
+      const char* before = ": ";
       for (const auto& [rank, action] : found->second)
-        finding += (action == found->second.front().second && rank == found->second.front().first ? ": " : ", ") +
-                   action_text(ranks_.walks.at(rank).program(), rank, action);
+        finding += std::exchange(before, ", ") + action_text(ranks_.walks.at(rank).program(), rank, action);
     }
     context_.add(finding, finding);
   }
