@@ -71,6 +71,13 @@ std::vector<int> Mesh::members(const Group& group, const Coordinates& coordinate
   return ranks;
 }
 
+int Mesh::member(const Group& group, int position, const Coordinates& coordinates) const {
+  if (group.axis == TSR_WORLD_AXIS) return position;
+  Coordinates at = coordinates;
+  at[group.axis] = group.coordinates.empty() ? position : group.coordinates[position];
+  return rank(at);
+}
+
 int Mesh::position(const Group& group, const Coordinates& coordinates) const {
   if (group.axis == TSR_WORLD_AXIS) return rank(coordinates);
   const int own = coordinates[group.axis];

@@ -48,6 +48,8 @@ class Mesh {
   /// World ranks of the group that `coordinates` belongs to, in order of the group's coordinates. Also defined for a
   /// rank outside a listed subset.
   std::vector<int> members(const Group& group, const Coordinates& coordinates) const;
+  /// members()[position], without listing the others, which may be many.
+  int member(const Group& group, int position, const Coordinates& coordinates) const;
   /// This rank's position in members(), or -1 when it is outside the subset.
   int position(const Group& group, const Coordinates& coordinates) const;
   /// members().size(), which is the same for all coordinates.

@@ -33,6 +33,8 @@ TEST(Mesh, GroupsAreTheRanksThatDifferInOneAxis) {
       const auto own = std::ranges::find(members, rank);
       EXPECT_EQ(kMesh.num_members(group), static_cast<int>(members.size()));
       EXPECT_EQ(kMesh.position(group, at), own == members.end() ? -1 : own - members.begin());
+      for (size_t i = 0; i < members.size(); ++i)
+        EXPECT_EQ(kMesh.member(group, static_cast<int>(i), at), members[i]);
     }
 }
 

@@ -115,17 +115,6 @@ class Collective {
     return ranks_.mesh.members(member.group(), member.walk->program().coordinates);
   }
 
-  /// ranks_with(member)[action.peer], without listing the others, which may be many.
-  int root_of(const Member& member) const {
-    const Group& group = member.group();
-    const int peer = member.action().peer;
-    if (group.axis == TSR_WORLD_AXIS) return peer;
-    Coordinates root = member.walk->program().coordinates;
-    root[static_cast<size_t>(group.axis)] =
-        group.coordinates.empty() ? peer : group.coordinates[static_cast<size_t>(peer)];
-    return ranks_.mesh.rank(root);
-  }
-
   /// Whether members are walked for others of the group, whose programs are equal.
   bool stands_for_others() const {
     return members_.size() < static_cast<size_t>(ranks_.mesh.num_members(members_.front().group()));
@@ -144,7 +133,7 @@ class Collective {
 
   /// Most broadcast contents were not kept, and are the same at every receiver of the same tokens.
   ContentParts broadcast(const Member& member) {
-    const int root = root_of(member);
+    const int root = ranks_.mesh.member(member.group(), member.action().peer, member.walk->program().coordinates);
     if (root != root_) {
       root_ = root;
       sent_ = walked_for(root).walk->read(walked_for(root).given());

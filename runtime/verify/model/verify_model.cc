@@ -105,7 +105,7 @@ class JointWalk {
 
   int peer_of(const RankWalk& walk, const Action& action, const Message& message) const {
     const Group& group = walk.program().groups[static_cast<size_t>(action.group)];
-    return ranks_.mesh.members(group, ranks_.mesh.coordinates(walk.rank()))[static_cast<size_t>(message.peer)];
+    return ranks_.mesh.member(group, message.peer, ranks_.mesh.coordinates(walk.rank()));
   }
 
   /// Sends what the action sends, once; then receives, if all has been sent.
