@@ -55,6 +55,13 @@ int Mesh::rank(const Coordinates& coordinates) const {
   return rank;
 }
 
+Coordinates Mesh::on_axes_that_split(uint32_t splits, const Coordinates& coordinates) const {
+  Coordinates part = coordinates;
+  for (size_t i = 0; i < axes_.size(); ++i)
+    if (axes_[i].splits != splits) part[i] = 0;
+  return part;
+}
+
 std::vector<int> Mesh::members(const Group& group, const Coordinates& coordinates) const {
   std::vector<int> ranks;
   if (group.axis == TSR_WORLD_AXIS) {

@@ -38,6 +38,11 @@ TEST(Mesh, GroupsAreTheRanksThatDifferInOneAxis) {
     }
 }
 
+TEST(Mesh, RanksWithOnePartOfTheTensorsHaveOnePlace) {
+  EXPECT_EQ(kMesh.on_axes_that_split(TSR_SPLITS_TENSORS, {1, 2, 1}), (Coordinates{0, 0, 1}));
+  EXPECT_EQ(kMesh.on_axes_that_split(TSR_SPLITS_LAYERS, {1, 2, 1}), (Coordinates{1, 0, 0}));
+}
+
 TEST(Mesh, DataRanksCountBatchAxesOnly) {
   EXPECT_EQ(kMesh.num_data_ranks(), 3);
   EXPECT_EQ(kMesh.data_rank({1, 2, 1}), 2);

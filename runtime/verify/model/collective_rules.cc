@@ -273,11 +273,7 @@ class Collective {
 
   /// Which stage a member is of, by the first rank with its coordinates on the axes that split layers.
   int stage_of(const Member& member) const {
-    if (std::ranges::count(ranks_.mesh.axes(), TSR_SPLITS_LAYERS, &Axis::splits) == 0) return 0;
-    Coordinates stage = member.walk->program().coordinates;
-    for (size_t axis = 0; axis < stage.size(); ++axis)
-      if (ranks_.mesh.axes()[axis].splits != TSR_SPLITS_LAYERS) stage[axis] = 0;
-    return ranks_.mesh.rank(stage);
+    return ranks_.mesh.rank(ranks_.mesh.on_axes_that_split(TSR_SPLITS_LAYERS, member.walk->program().coordinates));
   }
 
   /// What a member gives to a sum. Squares are of all of its homes, and their number in a rank is its own affair.

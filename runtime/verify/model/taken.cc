@@ -10,13 +10,6 @@
 namespace tessera::host {
 namespace {
 
-uint32_t axes_that_split_tensors(const Mesh& mesh) {
-  uint32_t axes = 0;
-  for (size_t axis = 0; axis < mesh.axes().size(); ++axis)
-    if (mesh.axes()[axis].splits == TSR_SPLITS_TENSORS) axes |= 1u << axis;
-  return axes;
-}
-
 /// Whether ranks that differ on these axes, which split tensors, have other parts of it.
 bool is_part(const Content& content, const Model& model, uint32_t axes) {
   const auto index = static_cast<size_t>(content.index);
@@ -41,6 +34,13 @@ bool is_of_replica(const Content& content) {
 
 }  // namespace
 
+uint32_t axes_that_split(const Mesh& mesh, uint32_t splits) {
+  uint32_t axes = 0;
+  for (size_t axis = 0; axis < mesh.axes().size(); ++axis)
+    if (mesh.axes()[axis].splits == splits) axes |= 1u << axis;
+  return axes;
+}
+
 uint32_t axes_that_diverge(const Program& program) {
   uint32_t axes = 0;
   for (const LayoutEntry& entry : program.layout)
@@ -57,7 +57,7 @@ uint32_t differing_axes(const Mesh& mesh, int a, int b) {
 }
 
 bool has_other_states(const Program& program, uint32_t axes) {
-  return (axes & (axes_that_split_tensors(*program.mesh) | axes_that_diverge(program))) != 0;
+  return (axes & (axes_that_split(*program.mesh, TSR_SPLITS_TENSORS) | axes_that_diverge(program))) != 0;
 }
 
 ContentParts taken(const Mesh& mesh, int rank, int from, ContentParts parts) {
@@ -72,7 +72,7 @@ ContentParts taken(const Mesh& mesh, int rank, int from, ContentParts parts) {
 ContentParts taken_alone(const Program& program, uint32_t axes, ContentParts parts) {
   for (ContentPart& part : parts)
     if (part.content.local & axes) part.content = {};  // the other rank has other elements
-  const uint32_t of_tensors = axes & axes_that_split_tensors(*program.mesh);
+  const uint32_t of_tensors = axes & axes_that_split(*program.mesh, TSR_SPLITS_TENSORS);
   const bool is_other_replica = (axes & axes_that_diverge(program)) != 0;
   if (of_tensors == 0 && !is_other_replica) return parts;
   for (ContentPart& part : parts)

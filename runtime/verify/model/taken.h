@@ -9,6 +9,9 @@ namespace tessera::host {
 /// The axes on which two ranks have other coordinates, as bits.
 uint32_t differing_axes(const Mesh& mesh, int a, int b);
 
+/// The axes, as bits, that split `splits` (TSR_SPLITS_*).
+uint32_t axes_that_split(const Mesh& mesh, uint32_t splits);
+
 /// Those, as bits, over which the layout lets parameters diverge.
 uint32_t axes_that_diverge(const Program& program);
 

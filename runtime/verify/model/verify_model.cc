@@ -192,14 +192,9 @@ class PhaseCounter {
   /// Those that differ from `rank` in axes that split layers alone.
   std::vector<int> line_of(int rank) const {
     std::vector<int> line;
-    const Coordinates own = ranks_.mesh.coordinates(rank);
-    for (int other = 0; other < ranks_.mesh.num_ranks(); ++other) {
-      const Coordinates coordinates = ranks_.mesh.coordinates(other);
-      bool differs = false;
-      for (size_t axis = 0; axis < own.size(); ++axis)
-        differs |= ranks_.mesh.axes()[axis].splits != TSR_SPLITS_LAYERS && own[axis] != coordinates[axis];
-      if (!differs) line.push_back(other);
-    }
+    const uint32_t others = ~axes_that_split(ranks_.mesh, TSR_SPLITS_LAYERS);
+    for (int other = 0; other < ranks_.mesh.num_ranks(); ++other)
+      if ((differing_axes(ranks_.mesh, rank, other) & others) == 0) line.push_back(other);
     return line;
   }
 
