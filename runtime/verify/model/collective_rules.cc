@@ -162,9 +162,7 @@ class Collective {
       case TSR_ACTION_BROADCAST:
         return broadcast(member);
       case TSR_ACTION_ALL_TO_ALL:
-        check_slices(member, [&](size_t i) { return exchanged(member, ranks_with(member), i); });
-        return own_slice(member,
-                         exchanged(member, ranks_with(member), static_cast<size_t>(member.operands().position)));
+        return exchanged(member);
       case TSR_ACTION_REDUCE_SCATTER:
         return scattered(member);
       default:
@@ -197,18 +195,31 @@ class Collective {
     return all;
   }
 
-  /// What the rank at that position of the group gets.
-  ContentParts exchanged(const Member& member, const std::vector<int>& ranks, size_t position) const {
-    ContentParts all;
-    uint64_t at = 0;
+  /// What each rank gives is named once, and then cut for every position.
+  ContentParts exchanged(const Member& member) const {
+    using Offsets = std::vector<uint64_t>;
+    const std::vector<int> ranks = ranks_with(member);
+    const auto num_ranks = static_cast<int>(ranks.size());
+    std::map<int, Offsets> offsets_of;                           // the slices of each rank that is walked
+    std::vector<std::pair<ContentParts, const Offsets*>> given;  // by each rank of the group, all slices
     for (const int rank : ranks) {
       const Member& giver = walked_for(rank);
-      const auto offsets = slice_offsets(giver.action(), giver.given().num_elements, static_cast<int>(ranks.size()));
-      const uint64_t begin = offsets[position], end = offsets[position + 1];
-      append_at(all, at, slice(alone(member, rank, taken_of(member, rank, giver.given())), begin, end));
-      at += end - begin;
+      const auto [entry, is_new] = offsets_of.try_emplace(giver.rank());
+      if (is_new) entry->second = slice_offsets(giver.action(), giver.given().num_elements, num_ranks);
+      given.emplace_back(alone(member, rank, taken_of(member, rank, giver.given())), &entry->second);
     }
-    return all;
+    const auto got_by = [&](size_t position) {
+      ContentParts all;
+      uint64_t at = 0;
+      for (const auto& [parts, offsets] : given) {
+        const uint64_t begin = (*offsets)[position], end = (*offsets)[position + 1];
+        append_at(all, at, slice(parts, begin, end));
+        at += end - begin;
+      }
+      return all;
+    };
+    check_slices(member, got_by);
+    return own_slice(member, got_by(static_cast<size_t>(member.operands().position)));
   }
 
   /// The elements of a value in the rows of the members before one: of the whole, its own follow those.
