@@ -78,7 +78,8 @@ bool CollectiveMembers::has_others_slices(const Member& member, const ContentPar
 
 ContentParts CollectiveMembers::alone(const Member& member, int from, ContentParts parts) const {
   parts = taken(ranks_.mesh, member.rank(), from, std::move(parts));
-  return taken_alone(member.walk->program(), other_axes(member, from), std::move(parts));
+  return taken_alone(*member.walk->program().model, member.walk->axes_of_states(), other_axes(member, from),
+                     std::move(parts));
 }
 
 ContentParts CollectiveMembers::received_by_all(ContentParts parts) const {

@@ -52,7 +52,8 @@ class Collective {
       sent_ = members_.walked_for(root).walk->read(members_.walked_for(root).given());
       is_kept_ = any_is_kept(sent_);
     }
-    const bool replaces = (member.axes() & axes_that_diverge(member.walk->program())) != 0;
+    const AxesOfStates& of_states = member.walk->axes_of_states();
+    const bool replaces = (member.axes() & of_states.replicas) != 0;
     if (is_kept_ && replaces && member.walk->program().purpose == TSR_PURPOSE_INIT) {
       member.report(concat("gives all ranks what rank ", root,
                            " has, and the layout lets it diverge: init leaves "
@@ -60,7 +61,7 @@ class Collective {
       return members_.taken_in_place(member, member.rank(), member.given());
     }
     ContentParts parts;
-    if (is_kept_ && has_other_states(member.walk->program(), members_.other_axes(member, root)))
+    if (is_kept_ && (members_.other_axes(member, root) & (of_states.parts | of_states.replicas)))
       parts = members_.alone(member, root, members_.by_element(member, root, sent_));
     else
       parts = is_kept_ ? members_.taken_in_place(member, root, members_.walked_for(root).given())

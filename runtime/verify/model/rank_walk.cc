@@ -12,7 +12,6 @@
 #include <algorithm>
 
 #include "base/concat.h"
-#include "verify/model/taken.h"
 
 namespace tessera::host {
 namespace {
@@ -30,11 +29,10 @@ RankWalk::RankWalk(const Program& program, int rank, const HomeTable& homes, con
       rank_(rank),
       homes_(homes),
       walked_axes_(walked_axes),
+      axes_of_states_(host::axes_of_states(program)),
       context_(context),
       needs_(program, context.sets),
       contents_(program) {
-  diverges_ =
-      std::ranges::any_of(program.layout, [](const LayoutEntry& split) { return split.kind == TSR_LAYOUT_DIVERGENT; });
   enter_scalars();
   enter_kept(entry);
 }

@@ -14,6 +14,7 @@
 #include "verify/model/content.h"
 #include "verify/model/home_table.h"
 #include "verify/model/needs.h"
+#include "verify/model/taken.h"
 
 namespace tessera::host {
 
@@ -64,7 +65,8 @@ class RankWalk {
     return content_text(content, *program_.model, context_.buffers.names());
   }
   /// Whether the layout has parameters that differ by rank.
-  bool diverges() const { return diverges_; }
+  bool diverges() const { return axes_of_states_.replicas != 0; }
+  const AxesOfStates& axes_of_states() const { return axes_of_states_; }
   /// The same parts, with states and zeros for what is kept; `local` where it is sliced.
   ContentParts by_element(const ContentParts& parts, const HomeTable& homes) const;
   /// The axes, as bits, on which the ranks that this one is walked for have other slices of a parameter.
@@ -132,6 +134,7 @@ class RankWalk {
   const int rank_;
   const HomeTable& homes_;
   const uint32_t walked_axes_;
+  const AxesOfStates axes_of_states_;
   WalkContext& context_;
   const ModelNeeds needs_;
   ContentMap contents_;
@@ -139,7 +142,6 @@ class RankWalk {
   std::map<int, ContentParts> parameters_;    // what compute needs of each: its value before the update
   std::map<PhaseKey, std::vector<size_t>> phases_;
   mutable std::map<std::pair<int, uint32_t>, uint32_t> sliced_over_;  // by parameter and role, those asked for
-  bool diverges_ = false;
   size_t index_ = 0;
   const Action* action_ = nullptr;
 };

@@ -114,7 +114,7 @@ void CollectiveSum::mark_mean(const Member& member, Content& content) const {
   const Program& program = member.walk->program();
   if (program.purpose == TSR_PURPOSE_INIT)
     member.report(concat("averages ", member.walk->text(content), ": init leaves values as they are"));
-  content.is_mean = members_.is_whole(member.group()) && (axes_that_diverge(program) & ~member.axes()) == 0;
+  content.is_mean = members_.is_whole(member.group()) && (member.walk->axes_of_states().replicas & ~member.axes()) == 0;
   if (program.purpose == TSR_PURPOSE_EVAL) content = {ContentKind::opaque};
 }
 

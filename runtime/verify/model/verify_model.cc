@@ -145,7 +145,7 @@ class JointWalk {
 
   ContentParts received(const RankWalk& walk, int from, const ContentParts& sent) const {
     const uint32_t axes = differing_axes(ranks_.mesh, walk.rank(), from);
-    return taken_alone(walk.program(), axes, taken(ranks_.mesh, walk.rank(), from, sent));
+    return taken_alone(*walk.program().model, walk.axes_of_states(), axes, taken(ranks_.mesh, walk.rank(), from, sent));
   }
 
   WalkedRanks ranks_;
