@@ -11,6 +11,7 @@
 #include <deque>
 #include <optional>
 #include <set>
+#include <unordered_map>
 #include <utility>
 
 #include "base/concat.h"
@@ -281,7 +282,7 @@ Diagnostics ModelVerifier::check(const ProgramOf& program, const RankClasses& wa
   context_.diagnostics = &diagnostics;
   context_.reported.clear();
   std::map<int, Program> own_programs;
-  std::map<int, HomeTable> tables;
+  std::unordered_map<int, HomeTable> tables;  // of up to all ranks, each asked for by every gather
   std::map<int, RankWalk> walks;
   const std::function<const HomeTable&(int)> table_of = [&](int rank) -> const HomeTable& {
     const auto known = tables.find(rank);
