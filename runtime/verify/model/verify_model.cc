@@ -226,7 +226,8 @@ Program own_program(const Program& of_class, int rank, const RankHomes& homes) {
   Program own = of_class;
   own.coordinates = of_class.mesh->coordinates(rank);
   own.model = homes.model.get();
-  for (size_t h = 0; h < own.homes.size() && own.homes.size() == homes.init.homes.size(); ++h)
+  const bool has_them_whole = own.homes.size() == homes.init.homes.size();  // no policy has cut them
+  for (size_t h = 0; h < own.homes.size() && has_them_whole; ++h)
     own.homes[h].pieces = homes.init.homes[h].pieces;
   return own;
 }
