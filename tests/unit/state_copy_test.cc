@@ -224,6 +224,7 @@ TEST_P(StateCopyTest, MayFailToBegin) {
   CopyFaults::refuses_functions = true;
   expect_error([&] { copy.begin(); }, {"this work was lost"});
   CopyFaults::refuses_functions = false;
+  expect_error([&] { copy.wait(); }, {"this work was lost"});
   const auto before = state();
   copy.begin();
   step(0);
