@@ -14,9 +14,7 @@ HomesCompiler::HomesCompiler(const CompileInput& input)
                   .at(input.mesh.coordinates(0))) {}
 
 RankHomes HomesCompiler::compile(const Coordinates& coordinates) {
-  Coordinates part = coordinates;
-  for (size_t axis = 0; axis < part.size(); ++axis)
-    if (input_.mesh.axes()[axis].splits != TSR_SPLITS_TENSORS) part[axis] = 0;
+  const Coordinates part = input_.mesh.on_axes_that_split(TSR_SPLITS_TENSORS, coordinates);
   std::shared_ptr<const Model>& model = models_[part];
   if (!model) {
     model = std::make_shared<const Model>(shard_model(input_.model, input_.mesh, coordinates, layout_));

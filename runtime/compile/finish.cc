@@ -17,6 +17,7 @@
 #include "passes/finalize.h"
 #include "passes/workspaces.h"
 #include "passes/zero_pads.h"
+#include "program/text_words.h"
 #include "tessera/error.hpp"
 #include "verify/verify_common.h"
 #include "verify/verify_rank.h"
@@ -29,13 +30,9 @@ constexpr size_t kDiagnosticsShown = 8;
 /// How often policies are asked again when what they move does not fit.
 constexpr int kMaxTighterPlans = 8;
 
-std::string_view purpose_name(uint32_t purpose) {
-  return purpose == TSR_PURPOSE_INIT ? "init" : purpose == TSR_PURPOSE_STEP ? "step" : "eval";
-}
-
 void refuse(const Program& program, const Diagnostics& diagnostics) {
   if (diagnostics.empty()) return;
-  std::string text = concat("the ", purpose_name(program.purpose), " program under ",
+  std::string text = concat("the ", text_of(kPurposeNames, program.purpose, "purpose"), " program under ",
                             strategies_text(*program.mesh, program.strategies), " is wrong:");
   for (size_t i = 0; i < std::min(diagnostics.size(), kDiagnosticsShown); ++i)
     text += "\n  " + diagnostics[i];

@@ -153,10 +153,7 @@ class ProgramHash {
 }  // namespace
 
 Lowering::Part& Lowering::part_at(const Coordinates& coordinates, const Layout& layout) {
-  Coordinates at = coordinates;
-  for (size_t axis = 0; axis < at.size(); ++axis)
-    if (input_.mesh.axes()[axis].splits != TSR_SPLITS_TENSORS) at[axis] = 0;
-  Part& part = parts_[at];
+  Part& part = parts_[input_.mesh.on_axes_that_split(TSR_SPLITS_TENSORS, coordinates)];
   if (part.model) return part;
   Model local = shard_model(input_.model, input_.mesh, coordinates, layout);
   scale_loss_of_own_tokens(local, input_.mesh, divergent_axes(input_.model, input_.mesh, layout));

@@ -101,13 +101,30 @@ void StateCopy::begin() {
   }
   is_under_way_ = true;
   progress_.begin_run();
-  for (Lane& lane : lanes_) {
-    if (!lane.stream) lane.stream = make_stream(lane.device, lane.name);
-    const RankStream stream{&lane.device, lane.stream.get()};
-    (this->*lane.copy)(stream);
-    call(stream.api().host_function, stream.handle, &StateCopy::end_lane, &lane);
-    progress_.issued_all({&stream, 1});
+  try {
+    for (Lane& lane : lanes_)
+      issue(lane);
+  } catch (...) {
+    fail(std::current_exception());
+    throw;
   }
+}
+
+void StateCopy::issue(Lane& lane) {
+  if (!lane.stream) lane.stream = make_stream(lane.device, lane.name);
+  const RankStream stream{&lane.device, lane.stream.get()};
+  (this->*lane.copy)(stream);
+  call(stream.api().host_function, stream.handle, &StateCopy::end_lane, &lane);
+  progress_.issued_all({&stream, 1});
+}
+
+/// What is still in flight finish() waits for.
+void StateCopy::fail(std::exception_ptr error) {
+  const std::lock_guard lock(mutex_);
+  for (Lane& lane : lanes_)
+    lane.is_under_way = false;
+  error_ = std::move(error);
+  ended_.notify_all();
 }
 
 tsr_status StateCopy::end_lane(void* lane_of_stream, tsr_error*) noexcept {
@@ -146,15 +163,11 @@ void StateCopy::finish() {
     try {
       if (lane.stream) wait_for(lane);
     } catch (...) {
-      error = std::current_exception();
+      if (!error) error = std::current_exception();
       lane.stream.reset();  // waits for its work in flight
     }
   if (!error) return progress_.check_end();
-  const std::lock_guard lock(mutex_);
-  for (Lane& lane : lanes_)
-    lane.is_under_way = false;
-  error_ = std::move(error);
-  ended_.notify_all();
+  fail(std::move(error));
 }
 
 void StateCopy::wait() {

@@ -28,7 +28,8 @@ class StateCopy {
   StateCopy(const StateCopy&) = delete;
   StateCopy& operator=(const StateCopy&) = delete;
 
-  /// Starts to copy, when no program runs and no copy is under way. Does not wait. [control-thread]
+  /// Starts to copy, when no program runs and no copy is under way. Does not wait. What it throws wait() throws, too.
+  /// [control-thread]
   void begin();
   /// Returns when nothing is copied any more. What the copy failed with is for wait(). Ends the run if the device
   /// copies nothing for longer than ProgressClock allows, or says that it is done when it is not. [control-thread]
@@ -60,6 +61,8 @@ class StateCopy {
 
   void add(const Program& program, const MemoryPlan& memory, const StatePlace& place, uint64_t address);
   void add_lane(const Device& device, const char* name, void (StateCopy::*copy)(const RankStream& stream));
+  void issue(Lane& lane);
+  void fail(std::exception_ptr error);
   void copy_memory(const RankStream& stream);
   void copy_files(const RankStream& stream);
   void wait_for(const Lane& lane);

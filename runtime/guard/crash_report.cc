@@ -36,7 +36,6 @@ namespace tessera::host {
 namespace {
 
 constexpr std::array kTimerSignals = {SIGALRM, SIGVTALRM, SIGPROF};
-constexpr std::array kCrashSignals = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGSYS, SIGTRAP};
 
 std::array<struct sigaction, kCrashSignals.size()> actions_before;
 std::atomic<bool> has_ended{false};

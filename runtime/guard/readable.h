@@ -7,8 +7,8 @@
 
 namespace tessera::host {
 
-/// Whether this process can read those bytes. Costs a system call of about a microsecond; true where the system does
-/// not tell. [any-thread]
+/// Whether this process can read those bytes; true where the system does not tell. Costs a read of each page, or
+/// without a handler of crashes (expect_handler) a system call. [any-thread]
 bool is_readable(const void* pointer, uint64_t num_bytes) noexcept;
 
 /// The most elements that an array of an edit may have, bytes that a text may have.

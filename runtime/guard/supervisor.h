@@ -13,9 +13,8 @@ namespace tessera::host {
 ///     exits with 0, and has set it         returns 0
 ///     exits otherwise                      returns the code, and 1 for 0; says that a plugin has ended the run if the
 ///                                          child has not said why (base/ending.h)
-///     is killed by a signal                dies of the same one; says so if it has not passed that on, and the child
-///     has
-///                                          not said it (base/ending.h)
+///     is killed by a signal                dies of the same one; says so if it has not passed it on, and the child has
+///                                          not said why (base/ending.h)
 ///     is stopped for `stopped_ms`          says so and kills it; while the parent is stopped too, no time passes
 ///
 /// The child dies with its parent, whatever ends that. Where no process can be started it returns nothing, and the run

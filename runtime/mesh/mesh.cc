@@ -55,6 +55,13 @@ int Mesh::rank(const Coordinates& coordinates) const {
   return rank;
 }
 
+Coordinates Mesh::on_axes_that_split(uint32_t splits, const Coordinates& coordinates) const {
+  Coordinates part = coordinates;
+  for (size_t i = 0; i < axes_.size(); ++i)
+    if (axes_[i].splits != splits) part[i] = 0;
+  return part;
+}
+
 std::vector<int> Mesh::members(const Group& group, const Coordinates& coordinates) const {
   std::vector<int> ranks;
   if (group.axis == TSR_WORLD_AXIS) {
@@ -69,6 +76,13 @@ std::vector<int> Mesh::members(const Group& group, const Coordinates& coordinate
     ranks.push_back(rank(at));
   }
   return ranks;
+}
+
+int Mesh::member(const Group& group, int position, const Coordinates& coordinates) const {
+  if (group.axis == TSR_WORLD_AXIS) return position;
+  Coordinates at = coordinates;
+  at[group.axis] = group.coordinates.empty() ? position : group.coordinates[position];
+  return rank(at);
 }
 
 int Mesh::position(const Group& group, const Coordinates& coordinates) const {

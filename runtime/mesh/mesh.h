@@ -45,9 +45,15 @@ class Mesh {
   Coordinates coordinates(int rank) const;
   int rank(const Coordinates& coordinates) const;
 
+  /// Those of a rank on the axes that split `splits` (TSR_SPLITS_*), and 0 on the others: of the first rank with the
+  /// same part of it.
+  Coordinates on_axes_that_split(uint32_t splits, const Coordinates& coordinates) const;
+
   /// World ranks of the group that `coordinates` belongs to, in order of the group's coordinates. Also defined for a
   /// rank outside a listed subset.
   std::vector<int> members(const Group& group, const Coordinates& coordinates) const;
+  /// members()[position], without listing the others, which may be many.
+  int member(const Group& group, int position, const Coordinates& coordinates) const;
   /// This rank's position in members(), or -1 when it is outside the subset.
   int position(const Group& group, const Coordinates& coordinates) const;
   /// members().size(), which is the same for all coordinates.

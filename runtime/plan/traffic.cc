@@ -44,8 +44,7 @@ struct UnitRange {
   bool overlaps(const Binding& b) const { return begin < b.offset + b.num_elements && b.offset < end; }
 };
 
-/// Where compute actions find parameters in gathered buffers.
-// A strategy may put several units into one buffer, so units are found by range, and by what compute actions bind.
+/// Where compute actions find parameters in gathered buffers: a strategy may put several units into one buffer.
 std::map<uint64_t, std::vector<UnitRange>> gathered_ranges(const Program& program) {
   std::map<uint64_t, std::vector<UnitRange>> ranges;
   for (const Action& action : program.actions) {

@@ -87,8 +87,7 @@ OptionValue read_flag(const LoadedPlugin& plugin, const PluginOption& option, co
   }
 }
 
-/// The plugin in `uses` that the flag names; null: none.
-// AXIS.PLUGIN.OPTION and PLUGIN.OPTION: the name before the last dot.
+/// The plugin in `uses` that the flag names, AXIS.PLUGIN.OPTION or PLUGIN.OPTION; null: none.
 const LoadedPlugin* plugin_of(const PluginFlag& flag, std::span<const PluginUse> uses) {
   const auto parts = split(flag.name, '.');
   for (const PluginUse& use : uses)

@@ -42,8 +42,7 @@ std::string dump(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-/// The libraries that this process has mapped.
-// From the process and not from the file's needs: it shows which versions run.
+/// The libraries that this process has mapped. A file's needs would not show which versions run.
 std::set<std::string> mapped_libraries() {
   std::set<std::string> libraries;
   std::ifstream maps("/proc/self/maps");

@@ -26,6 +26,7 @@
 
 #include "base/concat.h"
 #include "config/usage_error.h"
+#include "guard/crash_report.h"
 #include "guard/known_functions.h"
 #include "guard/plugin_calls.h"
 #include "guard/process_copy.h"
@@ -47,7 +48,7 @@ constexpr int kCutOff = 113;  // the exit code of a child that can no longer wri
   if (::getppid() != parent) ::_exit(1);
   // Handlers of the parent would speak, or end what they do not know.
   forget_handler();
-  for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGSYS})
+  for (const int signal : kCrashSignals)
     ::signal(signal, SIG_DFL);
   ::prctl(PR_SET_DUMPABLE, 0);  // no core of a trial
   const int nowhere = ::open("/dev/null", O_RDWR);

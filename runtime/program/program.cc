@@ -178,6 +178,11 @@ const LayoutEntry* entry_on(const Program& program, int parameter, int axis, uin
   return last;
 }
 
+bool is_sliced_by(const LayoutEntry& entry, const Mesh& mesh) {
+  const bool is_part = entry.dim >= 0 && mesh.axes()[static_cast<size_t>(entry.axis)].splits == TSR_SPLITS_TENSORS;
+  return entry.kind == TSR_LAYOUT_SPLIT && !is_part;
+}
+
 std::vector<HomeRange> ranges_of(const Home& home) {
   std::vector<HomeRange> ranges;
   for (const tsr_piece& piece : home.pieces) {

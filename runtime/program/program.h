@@ -251,6 +251,8 @@ std::string_view dtype_name(tsr_dtype dtype);
 /// The state of a parameter's role (TSR_HOME_*) on an axis: its last layout entry, or null when it is replicated over
 /// all of the axis.
 const LayoutEntry* entry_on(const Program& program, int parameter, int axis, uint32_t role);
+/// Whether ranks of its axis have slices by an entry; where an axis splits tensors, a rank's part counts as whole.
+bool is_sliced_by(const LayoutEntry& entry, const Mesh& mesh);
 
 /// The names by which a step's scalar buffers are found. Every step has all but the last two.
 inline constexpr std::string_view kLossAccumulator = "loss";

@@ -101,8 +101,7 @@ class Printer {
     add("\n");
   }
 
-  // An id depends on which passes ran before, and the number in the text does not.
-  // Numbers a buffer on its first appearance.
+  // Numbers a buffer on its first appearance: an id depends on which passes ran before.
   void declare(const Buffer& buffer) {
     uint64_t& number = numbers_[&buffer - program_.buffers.data()];
     if (number) return;

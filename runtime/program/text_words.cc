@@ -52,7 +52,7 @@ bool is_plain_buffer_name(std::string_view name) {
     const size_t end = std::min(name.find(' ', begin), name.size());
     const std::string_view word = name.substr(begin, end - begin), key = word.substr(0, word.find('='));
     if (!is_plain_word(key) || word == kPersistentWord || word == kHostWord || word == kFileWord ||
-        word.starts_with(kStrategyOfBuffer))
+        word.starts_with(kStrategyOfBuffer) || word.starts_with(kStateOfBuffer))
       return false;
     if (key.size() != word.size() && !is_plain_word(word.substr(key.size() + 1))) return false;
     if (end == name.size()) return true;

@@ -78,7 +78,7 @@ std::string object_text(const Program& program, const Action& action) {
 }
 
 std::string buffer_text(const Buffer& buffer) {
-  const bool known = buffer.kind >= TSR_BUFFER_HOME && buffer.kind <= TSR_BUFFER_PLUGIN;
+  const bool known = buffer.kind >= TSR_BUFFER_HOME && buffer.kind <= TSR_BUFFER_FETCHED;
   return (known ? std::string(buffer_kind_name(buffer.kind)) : "buffer") + " " + buffer.name;
 }
 

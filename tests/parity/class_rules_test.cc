@@ -78,6 +78,18 @@ void take_slice_of(Program& p, uint64_t position) {
   square(p, part_of(insert_gather(p, i + 1, slice), position * slice.num_elements, slice.num_elements));
 }
 
+/// All ranks get, beside an element that rank 0 keeps, its slice of a sum, and square that.
+void take_slice_beside_kept(Program& p) {
+  const size_t i = index_of_scatter(p);
+  const Action scatter = p.actions[i];
+  const Binding slice = *scatter.find(kDestination), kept = part_of(whole(p, "home h.1"), 0, 1);
+  const Binding both = staging_beside(p, slice, slice.num_elements + 1);
+  insert_broadcast(p, i + 1, scatter, both);
+  insert_copy(p, i + 1, kept, part_of(both, slice.num_elements, 1));
+  insert_copy(p, i + 1, slice, part_of(both, 0, slice.num_elements));
+  square(p, both);
+}
+
 /// Beside its slice each rank gets the whole sum, of which it squares the first slice.
 void take_first_slice_of_sum(Program& p) {
   const size_t i = index_of_scatter(p);
@@ -199,6 +211,7 @@ const Fault kFaultsOfClasses[] = {
      "which holds nothing that the model names; the model needs h.0.qkv mb=0"},
     {"slice_of_the_first_of_many", "fsdp_of_twenty", kEveryClass, [](Program& p) { take_slice_of(p, 0); }, kOfAll},
     {"slice_of_the_third_of_many", "fsdp_of_twenty", kEveryClass, [](Program& p) { take_slice_of(p, 2); }, kOfAll},
+    {"slice_of_the_first_beside_what_it_keeps", "fsdp_of_twenty", kEveryClass, take_slice_beside_kept, kOfAll},
     {"first_slice_of_the_whole_sum", "fsdp_of_twenty", kEveryClass, take_first_slice_of_sum, kOfAll},
     {"addend_of_a_slice_lost", "fsdp_of_twenty_twice", kEveryClass,
      [](Program& p) {

@@ -1,4 +1,4 @@
-// What value numbers remember of the dtypes that a value went through.
+// What value numbers remember of the dtypes that a value went through, and what findings call them.
 #include "verify/model/content.h"
 
 #include <gtest/gtest.h>
@@ -20,6 +20,18 @@ tsr_dtype accepted(Content content, tsr_dtype dtype) {
   ContentParts parts{{0, 8, content}};
   accept_rounding(parts, dtype);
   return parts.front().content.rounded;
+}
+
+TEST(Text, NamesTheSlotOfWhatASegmentKeeps) {
+  Model model;
+  model.segments.emplace_back().name = "h.0.fc";
+  Content kept{ContentKind::context};
+  kept.index = 0;
+  kept.part = 1;
+  kept.micro_batch = 2;
+  EXPECT_EQ(content_text(kept, model, {}), "c1 of h.0.fc mb=2");
+  kept.kind = ContentKind::saved;
+  EXPECT_EQ(content_text(kept, model, {}), "s1 of h.0.fc mb=2");
 }
 
 TEST(Rounding, IsTheDtypeOfFewerBits) {

@@ -1,4 +1,5 @@
-// What a crash says when threads crash together; what one says of plugins, tests/e2e/hostile_plugins_test.cc tests.
+// What a crash says when threads crash together, and in a trial; what one says of plugins,
+// tests/e2e/hostile_plugins_test.cc tests.
 #include "guard/crash_report.h"
 
 #include <fcntl.h>
@@ -10,7 +11,11 @@
 #include <string>
 #include <thread>
 
+#include "base/ending.h"
+#include "config/usage_error.h"
+#include "plugins/trial.h"
 #include "support/child_process.h"
+#include "support/patience.h"
 
 namespace tessera::host {
 namespace {
@@ -57,6 +62,26 @@ TEST(CrashReport, OfTheFirstThreadIsWrittenBeforeAnotherEndsTheProcess) {
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   EXPECT_NE(read_all(reader).find("tessera: crashed outside of the calls of plugins (SIGSEGV)\n"), std::string::npos);
   ::close(reader);
+}
+
+// A run that goes on with another plugin has not been told why it ends.
+TEST(CrashReport, OfATrialIsNotThatOfTheRun) {
+  ChildProcess child([](const ChildProcess::Say& say) {
+    const SharedEndings shared(1);
+    ending = &shared[0];
+    report_crashes();
+    int num_crashes = 0;
+    for (const int signal : kCrashSignals)
+      try {
+        try_in_child([&](const TrialStep&) { ::raise(signal); });
+      } catch (const UsageError&) {
+        ++num_crashes;
+      }
+    say(std::to_string(num_crashes) + (ending->is_told ? " told" : " not told"));
+    ending = &ending_here;
+    end_of_program();
+  });
+  EXPECT_EQ(child.next_line(testing::kPatienceMs), std::to_string(kCrashSignals.size()) + " not told");
 }
 
 }  // namespace

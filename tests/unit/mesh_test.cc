@@ -33,7 +33,14 @@ TEST(Mesh, GroupsAreTheRanksThatDifferInOneAxis) {
       const auto own = std::ranges::find(members, rank);
       EXPECT_EQ(kMesh.num_members(group), static_cast<int>(members.size()));
       EXPECT_EQ(kMesh.position(group, at), own == members.end() ? -1 : own - members.begin());
+      for (size_t i = 0; i < members.size(); ++i)
+        EXPECT_EQ(kMesh.member(group, static_cast<int>(i), at), members[i]);
     }
+}
+
+TEST(Mesh, RanksWithOnePartOfTheTensorsHaveOnePlace) {
+  EXPECT_EQ(kMesh.on_axes_that_split(TSR_SPLITS_TENSORS, {1, 2, 1}), (Coordinates{0, 0, 1}));
+  EXPECT_EQ(kMesh.on_axes_that_split(TSR_SPLITS_LAYERS, {1, 2, 1}), (Coordinates{1, 0, 0}));
 }
 
 TEST(Mesh, DataRanksCountBatchAxesOnly) {

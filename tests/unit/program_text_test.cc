@@ -99,6 +99,17 @@ TEST_F(ProgramText, IdsDoNotShow) {
   EXPECT_EQ(print_program(renumbered), print_program(p));
 }
 
+TEST_F(ProgramText, ANameThatLooksLikeAMarkIsQuoted) {
+  Program p = small();
+  p.buffers[0].name = "sums";
+  p.buffers[0].state = {1, TSR_ON_CHANGE_KEEP};
+  Program named = small();
+  named.buffers[0].name = "sums state=1:keep";
+  EXPECT_NE(print_program(p), print_program(named));
+  EXPECT_EQ(print_program(parse(print_program(p))), print_program(p));
+  EXPECT_EQ(print_program(parse(print_program(named))), print_program(named));
+}
+
 std::string random_name(std::mt19937& random) {
   constexpr std::string_view kNames[] = {"h.0",
                                          "x mb=1",

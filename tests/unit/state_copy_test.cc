@@ -32,8 +32,9 @@ struct CopyFaults {
   static inline std::set<const tsr_stream*> streams;  // guarded by mutex
   static inline std::atomic<int> num_waits_too_late{0};
   static inline std::atomic<const tsr_stream*> state_stream{nullptr};
-  static inline std::atomic<bool> says_early{false};        // that the stream of copies is done
-  static inline std::atomic<int> num_runs_of_functions{1};  // on it
+  static inline std::atomic<bool> says_early{false};         // that the stream of copies is done
+  static inline std::atomic<int> num_runs_of_functions{1};   // on it
+  static inline std::atomic<bool> refuses_functions{false};  // there
 
   static tsr_status launch(tsr_kernel* kernel, tsr_stream* stream, void* const* pointers, uint64_t num_pointers,
                            tsr_error* err) TSR_NOEXCEPT {
@@ -66,6 +67,7 @@ struct CopyFaults {
   }
   static tsr_status host_function(tsr_stream* stream, tsr_host_function function, void* user,
                                   tsr_error* err) TSR_NOEXCEPT {
+    if (refuses_functions && stream == state_stream) return fail(nullptr, err);
     const int num_runs = stream == state_stream ? num_runs_of_functions.load() : 1;
     for (int i = 0; i < num_runs; ++i)
       if (const tsr_status status = device->host_function(stream, function, user, err); status != TSR_OK) return status;
@@ -212,6 +214,20 @@ TEST_P(StateCopyTest, ACopyThatFailsEndsNoStep) {
   const auto before = state();
   copy.begin();
   step(1);
+  copy.wait();
+  EXPECT_EQ(bytes_of(copy), before);
+}
+
+/// What was not issued need not end.
+TEST_P(StateCopyTest, MayFailToBegin) {
+  StateCopy& copy = runtime_->reserve_copy(places_);
+  CopyFaults::refuses_functions = true;
+  expect_error([&] { copy.begin(); }, {"this work was lost"});
+  CopyFaults::refuses_functions = false;
+  expect_error([&] { copy.wait(); }, {"this work was lost"});
+  const auto before = state();
+  copy.begin();
+  step(0);
   copy.wait();
   EXPECT_EQ(bytes_of(copy), before);
 }

@@ -373,6 +373,13 @@ TEST(RankFormClean, MoreThanAMillionActions) {
   EXPECT_EQ(diagnostics.take(), Diagnostics{});
 }
 
+TEST(RankFormClean, EveryKindOfBufferHasAName) {
+  Buffer buffer;
+  buffer.name = "b";
+  for (buffer.kind = TSR_BUFFER_HOME; buffer.kind <= TSR_BUFFER_FETCHED; ++buffer.kind)
+    EXPECT_EQ(buffer_text(buffer), std::string(buffer_kind_name(buffer.kind)) + " b");
+}
+
 TEST(RankFormClean, LongListsOfFindingsAreCut) {
   Program program = job().finished(0);
   for (Action& action : program.actions)

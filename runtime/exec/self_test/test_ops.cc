@@ -9,13 +9,13 @@
 #include <iterator>
 #include <vector>
 
+#include "program/program.h"
 #include "tessera/accumulator.hpp"
 #include "tessera/step_scalars.hpp"
 
 namespace tessera::host {
 namespace {
 
-constexpr uint32_t kSource = TSR_SLOT(TSR_ROLE_SOURCE, 0), kDestination = TSR_SLOT(TSR_ROLE_DESTINATION, 0);
 constexpr uint32_t kFirstMoment = TSR_SLOT(TSR_ROLE_STATE, 0), kSecondMoment = TSR_SLOT(TSR_ROLE_STATE, 1);
 
 constexpr uint32_t scalar(uint32_t index) {

@@ -36,8 +36,8 @@ void ProgressClock::mark(const RankStream& stream) {
     marks.passed.compares = actions_of_mark_ == kFewActions;
     marks.passed.begin();
   }
-  ++marks.num_issued;
   call(stream.api().host_function, stream.handle, &Arrivals::arrive, &marks.passed);
+  ++marks.num_issued;  // not one that the device refuses
 }
 
 void ProgressClock::issued(size_t index, const RankStream& stream) {

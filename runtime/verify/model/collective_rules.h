@@ -10,6 +10,6 @@
 namespace tessera::host {
 
 /// Applies the collective that these actions are together.
-void apply_collective(WalkedRanks& ranks, const std::vector<ActionRef>& members);
+void apply_collective(const WalkedRanks& ranks, const std::vector<ActionRef>& members);
 
 }  // namespace tessera::host

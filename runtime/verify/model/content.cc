@@ -155,7 +155,7 @@ std::string whole_text(const Content& content, const Model& model, const std::ve
     case ContentKind::saved:
       return concat("s", content.part, " of ", model.segments[index].name);
     case ContentKind::context:
-      return concat("the context of ", model.segments[index].name);
+      return concat("c", content.part, " of ", model.segments[index].name);
     case ContentKind::loss:
       return "the loss";
     case ContentKind::correct:

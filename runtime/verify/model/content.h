@@ -37,17 +37,17 @@ struct Content {
   uint8_t version = 0;          ///< of states and scalars: 1 after the step's update
   bool is_rows = false;         ///< this rank's rows of a value that others have whole
   bool is_sum_rounded = false;  ///< `rounded` since it was last summed over ranks
-  uint32_t role = 0;            ///< TSR_HOME_*, of states
-  uint32_t own = 0;      ///< of slices: the axes, as bits, over which each rank that is walked as one has its own there
   bool is_mean = false;  ///< of states that diverge: the average over all that they diverge on, not updated since
-  uint32_t local = 0;    ///< of states: the axes over which these ranks have other elements there
+  uint32_t role = 0;     ///< TSR_HOME_*, of states
   int index = -1, part = -1, micro_batch = -1;
   uint32_t addends = 0;  ///< a set of AddendSets
-  uint32_t summed =
-      0;  ///< of a loss, correct predictions and gradients: the axes over whose tokens it is summed, as bits
   int64_t shift = 0;
   double factor = 1;      ///< by which SCALE and averages have multiplied gradients, and parameters that diverge
   tsr_dtype rounded = 0;  ///< the dtype of fewer than 32 bits that it went through; 0: none; kSeveralDtypes
+  // Axes, as bits:
+  uint32_t summed = 0;  ///< of a loss, correct predictions and gradients: over whose tokens it is summed
+  uint32_t own = 0;     ///< of slices: over which each rank that is walked as one has its own there
+  uint32_t local = 0;   ///< of states: over which these ranks have other elements there
 
   bool operator==(const Content&) const = default;
   /// Elements have places in it; of the others every element is like the next.

@@ -78,7 +78,7 @@ void RankWalk::scale() {
   ContentParts parts = contents_.read(binding);
   for (ContentPart& part : parts) {
     const ContentKind kind = part.content.kind;
-    if (kind == ContentKind::gradient || (part.content.is_state() && diverges_))
+    if (kind == ContentKind::gradient || (part.content.is_state() && diverges()))
       scale_content(part.content, program_.buffer(binding.buffer).dtype);
     else if (kind != ContentKind::opaque && kind != ContentKind::zero)
       part.content = {};

@@ -12,7 +12,6 @@
 #include <algorithm>
 
 #include "base/concat.h"
-#include "verify/model/taken.h"
 
 namespace tessera::host {
 namespace {
@@ -30,11 +29,10 @@ RankWalk::RankWalk(const Program& program, int rank, const HomeTable& homes, con
       rank_(rank),
       homes_(homes),
       walked_axes_(walked_axes),
+      axes_of_states_(host::axes_of_states(program)),
       context_(context),
       needs_(program, context.sets),
       contents_(program) {
-  diverges_ =
-      std::ranges::any_of(program.layout, [](const LayoutEntry& split) { return split.kind == TSR_LAYOUT_DIVERGENT; });
   enter_scalars();
   enter_kept(entry);
 }
@@ -105,8 +103,7 @@ void RankWalk::apply(size_t index) {
 }
 
 void RankWalk::report(size_t index, const std::string& what) {
-  const std::string finding = action_text(program_, -1, index) + " " + what;
-  if (context_.reported.insert(finding).second) context_.diagnostics->add(action_text(program_, index) + " " + what);
+  context_.add(action_text(program_, -1, index) + " " + what, action_text(program_, index) + " " + what);
 }
 
 /// What is wrong with `seen`, where `needed` is not.
@@ -215,6 +212,10 @@ void RankWalk::add(const Binding& binding, Content sum, uint32_t addend) {
 
 // ---- after the last action ------------------------------------------------------------------------------------
 
+void RankWalk::report_end(const std::string& finding) {
+  context_.add(finding, concat("rank ", rank_, ": ", finding));
+}
+
 /// Of a step: what was there before it, trainable parameters and their states updated.
 ContentParts RankWalk::wanted_of_kept(const ContentParts& entry) const {
   ContentParts wanted = entry;
@@ -240,27 +241,20 @@ void RankWalk::check_kept(const Buffer& buffer, ContentParts wanted) {
       difference = first_difference(slice(held, part.offset, part.offset + part.num_elements),
                                     slice(wanted, part.offset, part.offset + part.num_elements), trains);
     }
-  if (difference.empty()) return;
-  const std::string finding = concat("after the program ", buffer_text(buffer), " ", difference);
-  if (context_.reported.insert(finding).second) context_.diagnostics->add(concat("rank ", rank_, ": ", finding));
+  if (!difference.empty()) report_end(concat("after the program ", buffer_text(buffer), " ", difference));
 }
 
 void RankWalk::refuse_made(const Buffer& buffer) {
   for (const ContentPart& part : contents_.read({buffer.id, 0, buffer.num_elements, 0, 0}))
-    if (part.content.kind == ContentKind::opaque) {
-      const std::string finding = concat("after init ", buffer_text(buffer), " holds ", text(part.content),
-                                         "; calls change parameters in steps alone");
-      if (context_.reported.insert(finding).second) context_.diagnostics->add(concat("rank ", rank_, ": ", finding));
-      return;
-    }
+    if (part.content.kind == ContentKind::opaque)
+      return report_end(concat("after init ", buffer_text(buffer), " holds ", text(part.content),
+                               "; calls change parameters in steps alone"));
 }
 
 void RankWalk::check_scalar(const Binding& range, const Content& wanted) {
   if (range.buffer == 0) return;
   const std::string difference = first_difference(contents_.read(range), {{0, range.num_elements, wanted}}, false);
-  if (difference.empty()) return;
-  const std::string finding = concat("after the program ", range_text(program_, range), " ", difference);
-  if (context_.reported.insert(finding).second) context_.diagnostics->add(concat("rank ", rank_, ": ", finding));
+  if (!difference.empty()) report_end(concat("after the program ", range_text(program_, range), " ", difference));
 }
 
 void RankWalk::check_scalars() {

@@ -14,6 +14,7 @@
 #include "verify/model/content.h"
 #include "verify/model/home_table.h"
 #include "verify/model/needs.h"
+#include "verify/model/taken.h"
 
 namespace tessera::host {
 
@@ -24,6 +25,11 @@ struct WalkContext {
   std::set<int> made_by_calls = {};     ///< kept buffers that a strategy's own arithmetic writes in some program
   std::set<std::string> reported = {};  ///< findings without their rank: those of several ranks are one
   DiagnosticList* diagnostics = nullptr;
+
+  /// Adds `text`, unless the same finding of another rank is there.
+  void add(const std::string& finding, const std::string& text) {
+    if (reported.insert(finding).second) diagnostics->add(text);
+  }
 };
 
 /// What persistent buffers hold between programs, by their number.
@@ -59,7 +65,8 @@ class RankWalk {
     return content_text(content, *program_.model, context_.buffers.names());
   }
   /// Whether the layout has parameters that differ by rank.
-  bool diverges() const { return diverges_; }
+  bool diverges() const { return axes_of_states_.replicas != 0; }
+  const AxesOfStates& axes_of_states() const { return axes_of_states_; }
   /// The same parts, with states and zeros for what is kept; `local` where it is sliced.
   ContentParts by_element(const ContentParts& parts, const HomeTable& homes) const;
   /// The axes, as bits, on which the ranks that this one is walked for have other slices of a parameter.
@@ -77,6 +84,7 @@ class RankWalk {
   void refuse_made(const Buffer& buffer);
   void check_scalars();
   void check_scalar(const Binding& range, const Content& wanted);
+  void report_end(const std::string& finding);
   bool is_kept(const Buffer& buffer) const;
 
   // Used by every rule.
@@ -126,6 +134,7 @@ class RankWalk {
   const int rank_;
   const HomeTable& homes_;
   const uint32_t walked_axes_;
+  const AxesOfStates axes_of_states_;
   WalkContext& context_;
   const ModelNeeds needs_;
   ContentMap contents_;
@@ -133,7 +142,6 @@ class RankWalk {
   std::map<int, ContentParts> parameters_;    // what compute needs of each: its value before the update
   std::map<PhaseKey, std::vector<size_t>> phases_;
   mutable std::map<std::pair<int, uint32_t>, uint32_t> sliced_over_;  // by parameter and role, those asked for
-  bool diverges_ = false;
   size_t index_ = 0;
   const Action* action_ = nullptr;
 };

@@ -22,6 +22,8 @@ struct PlacedPart {
   std::optional<Content> kept;
   Content state = {};                   ///< all but which elements it is of: what was done to it
   std::vector<int> micro_batches = {};  ///< of a gradient: those that are complete in it
+
+  uint64_t end() const { return offset + num_elements; }
 };
 
 std::vector<PlacedPart> placed(const RankWalk& walk, const AddendSets& sets, const HomeTable& homes,
@@ -58,27 +60,28 @@ bool is_padding(const HomeTable& homes, const Content& kept, uint64_t num_elemen
   return std::ranges::all_of(parts, [](const ContentPart& part) { return part.content.kind == ContentKind::zero; });
 }
 
+/// Where both have elements: what one of the ranks keeps there the other one keeps, too, or it has padding there.
+bool are_alike(const HomeTable& own_homes, const PlacedPart& own, const HomeTable& homes, const PlacedPart& other) {
+  const uint64_t begin = std::max(own.offset, other.offset), n = std::min(own.end(), other.end()) - begin;
+  const auto place = [&](const PlacedPart& part) {
+    return part.kept->moved_by(static_cast<int64_t>(begin - part.offset));
+  };
+  if (own.kept && other.kept)
+    return place(own) == place(other) && own.state == other.state && own.micro_batches == other.micro_batches;
+  if (own.kept) return !other.is_of_parameter && is_padding(homes, place(own), n);
+  if (other.kept) return !own.is_of_parameter && is_padding(own_homes, place(other), n);
+  return own.is_of_parameter == other.is_of_parameter;
+}
+
 /// Whether one program can use both slices: each rank keeps at the same place what it gets at the same position.
 bool are_alike(const HomeTable& own_homes, const std::vector<PlacedPart>& own, const HomeTable& homes,
                const std::vector<PlacedPart>& other) {
   size_t i = 0, k = 0;
   while (i < own.size() && k < other.size()) {
-    const PlacedPart &a = own[i], &b = other[k];
-    const uint64_t begin = std::max(a.offset, b.offset), a_end = a.offset + a.num_elements,
-                   b_end = b.offset + b.num_elements, n = std::min(a_end, b_end) - begin;
-    const auto place = [&](const PlacedPart& part) {
-      return part.kept->moved_by(static_cast<int64_t>(begin - part.offset));
-    };
-    const auto is_as = [](const PlacedPart& one, const PlacedPart& two) {
-      return one.state == two.state && one.micro_batches == two.micro_batches;
-    };
-    if (a.kept && b.kept ? place(a) != place(b) || !is_as(a, b)
-        : a.kept         ? b.is_of_parameter || !is_padding(homes, place(a), n)
-        : b.kept         ? a.is_of_parameter || !is_padding(own_homes, place(b), n)
-                         : a.is_of_parameter != b.is_of_parameter)
-      return false;
-    if (a_end <= b_end) ++i;
-    if (b_end <= a_end) ++k;
+    if (!are_alike(own_homes, own[i], homes, other[k])) return false;
+    const uint64_t own_end = own[i].end(), other_end = other[k].end();
+    if (own_end <= other_end) ++i;
+    if (other_end <= own_end) ++k;
   }
   const auto is_kept = [](const PlacedPart& part) { return part.kept.has_value(); };  // beyond the end of the shorter
   return std::none_of(own.begin() + static_cast<ptrdiff_t>(i), own.end(), is_kept) &&

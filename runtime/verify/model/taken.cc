@@ -10,13 +10,6 @@
 namespace tessera::host {
 namespace {
 
-uint32_t axes_that_split_tensors(const Mesh& mesh) {
-  uint32_t axes = 0;
-  for (size_t axis = 0; axis < mesh.axes().size(); ++axis)
-    if (mesh.axes()[axis].splits == TSR_SPLITS_TENSORS) axes |= 1u << axis;
-  return axes;
-}
-
 /// Whether ranks that differ on these axes, which split tensors, have other parts of it.
 bool is_part(const Content& content, const Model& model, uint32_t axes) {
   const auto index = static_cast<size_t>(content.index);
@@ -41,10 +34,17 @@ bool is_of_replica(const Content& content) {
 
 }  // namespace
 
-uint32_t axes_that_diverge(const Program& program) {
+uint32_t axes_that_split(const Mesh& mesh, uint32_t splits) {
   uint32_t axes = 0;
+  for (size_t axis = 0; axis < mesh.axes().size(); ++axis)
+    if (mesh.axes()[axis].splits == splits) axes |= 1u << axis;
+  return axes;
+}
+
+AxesOfStates axes_of_states(const Program& program) {
+  AxesOfStates axes{axes_that_split(*program.mesh, TSR_SPLITS_TENSORS), 0};
   for (const LayoutEntry& entry : program.layout)
-    if (entry.kind == TSR_LAYOUT_DIVERGENT) axes |= 1u << entry.axis;
+    if (entry.kind == TSR_LAYOUT_DIVERGENT) axes.replicas |= 1u << entry.axis;
   return axes;
 }
 
@@ -56,10 +56,6 @@ uint32_t differing_axes(const Mesh& mesh, int a, int b) {
   return axes;
 }
 
-bool has_other_states(const Program& program, uint32_t axes) {
-  return (axes & (axes_that_split_tensors(*program.mesh) | axes_that_diverge(program))) != 0;
-}
-
 ContentParts taken(const Mesh& mesh, int rank, int from, ContentParts parts) {
   const auto is_of_tokens = [](const ContentPart& part) { return part.content.is_of_tokens(); };
   if (rank == from || std::ranges::none_of(parts, is_of_tokens)) return parts;
@@ -69,15 +65,14 @@ ContentParts taken(const Mesh& mesh, int rank, int from, ContentParts parts) {
   return parts;
 }
 
-ContentParts taken_alone(const Program& program, uint32_t axes, ContentParts parts) {
+ContentParts taken_alone(const Model& model, const AxesOfStates& of_states, uint32_t axes, ContentParts parts) {
   for (ContentPart& part : parts)
     if (part.content.local & axes) part.content = {};  // the other rank has other elements
-  const uint32_t of_tensors = axes & axes_that_split_tensors(*program.mesh);
-  const bool is_other_replica = (axes & axes_that_diverge(program)) != 0;
+  const uint32_t of_tensors = axes & of_states.parts;
+  const bool is_other_replica = (axes & of_states.replicas) != 0;
   if (of_tensors == 0 && !is_other_replica) return parts;
   for (ContentPart& part : parts)
-    if ((of_tensors && is_part(part.content, *program.model, of_tensors)) ||
-        (is_other_replica && is_of_replica(part.content)))
+    if ((of_tensors && is_part(part.content, model, of_tensors)) || (is_other_replica && is_of_replica(part.content)))
       part.content = {};
   return parts;
 }

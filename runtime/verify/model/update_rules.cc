@@ -80,8 +80,7 @@ uint32_t RankWalk::sliced_over(int parameter, uint32_t role) const {
   for (size_t axis = 0; axis < program_.mesh->axes().size(); ++axis) {
     if ((walked_axes_ >> axis & 1u) == 0) continue;
     const LayoutEntry* entry = entry_on(program_, parameter, static_cast<int>(axis), role);
-    const bool is_part = entry && entry->dim >= 0 && program_.mesh->axes()[axis].splits == TSR_SPLITS_TENSORS;
-    if (entry && entry->kind == TSR_LAYOUT_SPLIT && !is_part) axes |= 1u << axis;
+    if (entry && is_sliced_by(*entry, *program_.mesh)) axes |= 1u << axis;
   }
   return axes;
 }

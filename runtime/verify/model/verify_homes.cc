@@ -35,14 +35,12 @@ bool is_within_layers(const Program& program, int p, uint32_t role) {
   return true;
 }
 
-/// The axes whose ranks have slices of it; on axes that split tensors, each rank's part counts as whole.
+/// The axes whose ranks have slices of it.
 std::vector<int> split_axes(const Program& program, int p, uint32_t role) {
   std::vector<int> axes;
   for (size_t axis = 0; axis < program.mesh->axes().size(); ++axis) {
     const LayoutEntry* entry = entry_on(program, p, static_cast<int>(axis), role);
-    if (!entry || entry->kind != TSR_LAYOUT_SPLIT) continue;
-    const bool is_part = entry->dim >= 0 && program.mesh->axes()[axis].splits == TSR_SPLITS_TENSORS;
-    if (!is_part) axes.push_back(static_cast<int>(axis));
+    if (entry && is_sliced_by(*entry, *program.mesh)) axes.push_back(static_cast<int>(axis));
   }
   return axes;
 }
@@ -150,14 +148,11 @@ void HomeVerifier::check_places(const Program& walked, int rank, const std::func
 const HomeVerifier::ByAxes& HomeVerifier::parameters_by_axes(const Program& program) {
   if (!by_axes_.empty()) return by_axes_;
   std::vector<std::set<int>> axes(program.model->parameters.size());
-  const auto is_part = [&](const LayoutEntry& entry) {
-    return entry.kind == TSR_LAYOUT_SPLIT && entry.dim >= 0 &&
-           mesh_.axes()[static_cast<size_t>(entry.axis)].splits == TSR_SPLITS_TENSORS;
-  };
-  for (const LayoutEntry& entry : program.layout)
-    if (entry.parameter != kNamedDim && !is_part(entry) &&
-        (entry.kind == TSR_LAYOUT_SPLIT || !entry.coordinates.empty()))
+  for (const LayoutEntry& entry : program.layout) {
+    const bool is_on_some = entry.kind != TSR_LAYOUT_SPLIT && !entry.coordinates.empty();
+    if (entry.parameter != kNamedDim && (is_on_some || is_sliced_by(entry, mesh_)))
       axes[static_cast<size_t>(entry.parameter)].insert(entry.axis);
+  }
   for (size_t p = 0; p < axes.size(); ++p) {
     std::vector<bool>& parameters = by_axes_[{axes[p].begin(), axes[p].end()}];
     parameters.resize(axes.size());

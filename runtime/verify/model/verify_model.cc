@@ -11,6 +11,7 @@
 #include <deque>
 #include <optional>
 #include <set>
+#include <unordered_map>
 #include <utility>
 
 #include "base/concat.h"
@@ -105,7 +106,7 @@ class JointWalk {
 
   int peer_of(const RankWalk& walk, const Action& action, const Message& message) const {
     const Group& group = walk.program().groups[static_cast<size_t>(action.group)];
-    return ranks_.mesh.members(group, ranks_.mesh.coordinates(walk.rank()))[static_cast<size_t>(message.peer)];
+    return ranks_.mesh.member(group, message.peer, ranks_.mesh.coordinates(walk.rank()));
   }
 
   /// Sends what the action sends, once; then receives, if all has been sent.
@@ -145,7 +146,7 @@ class JointWalk {
 
   ContentParts received(const RankWalk& walk, int from, const ContentParts& sent) const {
     const uint32_t axes = differing_axes(ranks_.mesh, walk.rank(), from);
-    return taken_alone(walk.program(), axes, taken(ranks_.mesh, walk.rank(), from, sent));
+    return taken_alone(*walk.program().model, walk.axes_of_states(), axes, taken(ranks_.mesh, walk.rank(), from, sent));
   }
 
   WalkedRanks ranks_;
@@ -159,11 +160,13 @@ class JointWalk {
 
 /// What ran of each segment on the ranks that differ from one in axes that split layers alone.
 class PhaseCounter {
+  using Runs = std::map<PhaseKey, std::vector<std::pair<int, size_t>>>;  // rank and action of each
+
  public:
   PhaseCounter(const WalkedRanks& ranks, WalkContext& context) : ranks_(ranks), context_(context) {}
 
   void check(const RankWalk& walk) {
-    std::map<PhaseKey, std::vector<std::pair<int, size_t>>> runs;
+    Runs runs;
     for (const int rank : line_of(walk.rank())) {
       const int walked = ranks_.classes.representative(rank);
       for (const auto& [key, actions] : ranks_.walks.at(walked).phases())
@@ -187,19 +190,12 @@ class PhaseCounter {
   }
 
  private:
-  using Runs = std::map<PhaseKey, std::vector<std::pair<int, size_t>>>;
-
   /// Those that differ from `rank` in axes that split layers alone.
   std::vector<int> line_of(int rank) const {
     std::vector<int> line;
-    const Coordinates own = ranks_.mesh.coordinates(rank);
-    for (int other = 0; other < ranks_.mesh.num_ranks(); ++other) {
-      const Coordinates coordinates = ranks_.mesh.coordinates(other);
-      bool differs = false;
-      for (size_t axis = 0; axis < own.size(); ++axis)
-        differs |= ranks_.mesh.axes()[axis].splits != TSR_SPLITS_LAYERS && own[axis] != coordinates[axis];
-      if (!differs) line.push_back(other);
-    }
+    const uint32_t others = ~axes_that_split(ranks_.mesh, TSR_SPLITS_LAYERS);
+    for (int other = 0; other < ranks_.mesh.num_ranks(); ++other)
+      if ((differing_axes(ranks_.mesh, rank, other) & others) == 0) line.push_back(other);
     return line;
   }
 
@@ -214,11 +210,11 @@ class PhaseCounter {
     if (n > 0) {
       finding += concat("its ", phase_name(phase), " runs ", n, " times where the model needs it ",
                         at_most_once ? "once" : "not at all");
+      const char* before = ": ";
       for (const auto& [rank, action] : found->second)
-        finding += (action == found->second.front().second && rank == found->second.front().first ? ": " : ", ") +
-                   action_text(ranks_.walks.at(rank).program(), rank, action);
+        finding += std::exchange(before, ", ") + action_text(ranks_.walks.at(rank).program(), rank, action);
     }
-    if (context_.reported.insert(finding).second) context_.diagnostics->add(finding);
+    context_.add(finding, finding);
   }
 
   const WalkedRanks& ranks_;
@@ -230,7 +226,8 @@ Program own_program(const Program& of_class, int rank, const RankHomes& homes) {
   Program own = of_class;
   own.coordinates = of_class.mesh->coordinates(rank);
   own.model = homes.model.get();
-  for (size_t h = 0; h < own.homes.size() && own.homes.size() == homes.init.homes.size(); ++h)
+  const bool has_them_whole = own.homes.size() == homes.init.homes.size();  // no policy has cut them
+  for (size_t h = 0; h < own.homes.size() && has_them_whole; ++h)
     own.homes[h].pieces = homes.init.homes[h].pieces;
   return own;
 }
@@ -286,7 +283,7 @@ Diagnostics ModelVerifier::check(const ProgramOf& program, const RankClasses& wa
   context_.diagnostics = &diagnostics;
   context_.reported.clear();
   std::map<int, Program> own_programs;
-  std::map<int, HomeTable> tables;
+  std::unordered_map<int, HomeTable> tables;  // of up to all ranks, each asked for by every gather
   std::map<int, RankWalk> walks;
   const std::function<const HomeTable&(int)> table_of = [&](int rank) -> const HomeTable& {
     const auto known = tables.find(rank);

@@ -101,8 +101,8 @@ class Parser {
     std::string name(words.take("a buffer's name"));
     if (name.starts_with('"')) return unquoted(name);
     const auto ends_name = [](std::string_view word) {
-      return word.empty() || word.starts_with(kStrategyOfBuffer) || word == kPersistentWord || word == kHostWord ||
-             word.find('[') != std::string_view::npos;
+      return word.empty() || word.starts_with(kStrategyOfBuffer) || word.starts_with(kStateOfBuffer) ||
+             word == kPersistentWord || word == kHostWord || word.find('[') != std::string_view::npos;
     };
     while (!ends_name(words.peek()))
       name.append(" ").append(words.take("a name"));
