@@ -192,18 +192,6 @@ std::vector<int> halves_in_turn(const RankClasses& classes) {
 
 }  // namespace
 
-std::vector<const Program*> RankPrograms::all() const {
-  return programs_of(*this);
-}
-
-uint64_t RankPrograms::arena_bytes(uint32_t memory_kind) const {
-  uint64_t bytes = 0;
-  for (const MemoryPlan& plan : memory)
-    if (const auto use = plan.use.find(memory_kind); use != plan.use.end())
-      bytes = std::max(bytes, use->second.arena_bytes);
-  return bytes;
-}
-
 RankPrograms compile_rank(const CompileInput& input, const Coordinates& coordinates) {
   Progress progress(input.log, concat("planning rank ", input.mesh.rank(coordinates)));
   progress.phase("writing its programs");

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "base/progress.h"
-#include "compile/compile.h"
 #include "compile/lower.h"
+#include "compile/rank_programs.h"
 
 namespace tessera::host {
 

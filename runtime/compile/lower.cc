@@ -91,6 +91,16 @@ class ProgramHash {
     add_each(program.actions, [&](const Action& action) { add_action(action); });
   }
 
+  /// Equal for all ranks, or verify_common says so of those that are planned.
+  void add(const Layout& layout) {
+    add_each(layout, [&](const LayoutEntry& e) {
+      for (const int number : {e.parameter, e.axis, e.dim})
+        add_number(number);
+      add_all({e.roles, e.kind, e.parts, e.blocks, e.name, e.padded_size});
+      add_each(e.coordinates, [&](int c) { add_number(c); });
+    });
+  }
+
   /// As Sha256::hex().
   std::string hex() {
     pass_on();
@@ -206,6 +216,7 @@ std::vector<const Program*> LoweredPrograms::all() const {
 
 std::string digest_of(const LoweredPrograms& programs) {
   ProgramHash hash;
+  hash.add(programs.init.layout);
   for (const Program* program : programs.all())
     hash.add(*program);
   return hash.hex();

@@ -162,6 +162,7 @@ TEST(BadStrategy, OneWhoseHomesDifferInItsLaterPrograms) {
   for (const char* mesh : {"dp=2", "dp=20"})
     expect_refuted(plan_inconsistent(mesh, "later-pieces"),
                    {"rank 1: its step program has other homes than the init program"});
+  expect_refuted(plan_inconsistent("dp=2", "own-layout"), {"rank 1: ", "has another layout than the init program"});
   expect_refuted(plan_inconsistent("dp=2", "later-roles"),
                  {"rank 1 has its homes (their roles, buffers or lengths) in other places than rank 0"});
 }

@@ -200,6 +200,38 @@ void sum_over_the_outer_axis_first(Program& p) {
   ADD_FAILURE() << "no two sums of one range";
 }
 
+/// What is summed in fp16 is scaled before that, and back after it.
+void scale_around_the_sum(Program& p, double scale) {
+  const auto found = std::ranges::find(p.actions, TSR_ACTION_CAST, &Action::kind);
+  ASSERT_NE(found, p.actions.end());
+  insert_elementwise(p, static_cast<size_t>(found - p.actions.begin()), TSR_ACTION_SCALE, *found->find(kSource), scale);
+}
+
+/// The average of the tied embedding is left out on the last stage.
+void forget_average_on_the_last_stage(Program& p) {
+  if (p.coordinates[0] == 0) return;
+  const auto is_average = [&](const Action& action) {
+    return action.reduce == TSR_REDUCE_AVG && object_text(p, action) == " wte";
+  };
+  ASSERT_EQ(std::erase_if(p.actions, is_average), 1u);
+}
+
+/// Calls that make the sums of two blocks write each other's gradient.
+void decode_to_one_another(Program& p) {
+  std::vector<Action*> decodes;
+  for (Action& action : p.actions)
+    if (action.kind == TSR_ACTION_CALL && action.reduce == TSR_REDUCE_SUM) decodes.push_back(&action);
+  for (Action* a : decodes)
+    for (Action* b : decodes) {
+      Binding &to_a = binding_of(*a, kDestination), &to_b = binding_of(*b, kDestination);
+      if (a == b || to_a.num_elements != to_b.num_elements) continue;
+      std::swap(to_a.buffer, to_b.buffer);
+      std::swap(to_a.offset, to_b.offset);
+      return;
+    }
+  ADD_FAILURE() << "no two calls of equal length";
+}
+
 constexpr const char* kOfAll = "the same elements on all ranks with this program, which own different ones";
 
 const Fault kFaultsOfClasses[] = {
@@ -243,6 +275,18 @@ const Fault kFaultsOfClasses[] = {
          if (action.reduce == TSR_REDUCE_AVG) action.reduce = TSR_REDUCE_MAX;
      },
      "which the layout lets diverge; average what diverges"},
+    {"scaled_in_float_for_fp16", "ddp_in_fp16", kEveryClass, [](Program& p) { scale_around_the_sum(p, 0x1p-10); },
+     "in fp16, which loses other small and large values"},
+    {"averaged_in_fp16", "ddp_in_fp16", kEveryClass,
+     [](Program& p) {
+       for (Action& action : p.actions)
+         if (p.streams[action.stream].name == "comm.dp.gradient") action.reduce = TSR_REDUCE_AVG;
+     },
+     "in fp16, which loses small values; sum it"},
+    {"average_of_one_stage", "local_sgd_in_stages", kEveryClass, forget_average_on_the_last_stage,
+     "wte.weight is averaged on rank 0 and not on rank 2, which keeps the same elements"},
+    {"sum_of_another_block", "quantized", kEveryClass, decode_to_one_another,
+     "holds what a call has made of other parameters; the model needs the gradient of h."},
     {"one_replica_for_all", "local_sgd", kEveryClass,
      [](Program& p) {
        for (Action& action : p.actions)
@@ -254,6 +298,27 @@ INSTANTIATE_TEST_SUITE_P(Class, ModelRule, ::testing::ValuesIn(kFaultsOfClasses)
 
 TEST(Rows, StayRowsOnAnotherAxis) {
   EXPECT_TRUE(is_clean(job("stages_in_rows").findings(kEveryClass, gather_rows_over_stages)));
+}
+
+TEST(Calls, ThatMakeEachBlocksOwnSumAreRight) {
+  EXPECT_TRUE(is_clean(job("quantized").findings(kEveryClass, kUnchanged)));
+  EXPECT_TRUE(is_clean(job("quantized_in_stages").findings(kEveryClass, kUnchanged)));
+  EXPECT_TRUE(is_clean(job("local_sgd_in_stages").findings(kEveryClass, kUnchanged)));
+}
+
+/// One stage alone changes the gradient of the embedding that both have.
+TEST(Calls, ChangeWhatReplicasUpdateWithOnAllOfThem) {
+  const auto change = [](int of) {
+    return [of](Program& p) {
+      if (of >= 0 && p.coordinates[0] != of) return;
+      const size_t i = index_of(p, TSR_ACTION_OPTIMIZER, "wte");
+      insert_call(p, i, binding_of(p.actions[i], kSource));
+    };
+  };
+  const MutationJob& twice = job("pipeline_and_ddp");
+  EXPECT_TRUE(is_clean(twice.findings(kEveryClass, change(-1))));
+  EXPECT_TRUE(has_diagnostic(twice.findings(kEveryClass, change(0)),
+                             "the gradient of wte.weight is made by a call on rank 0 and not on rank 2"));
 }
 
 TEST(Sums, MayBeRoundedBeforeThem) {

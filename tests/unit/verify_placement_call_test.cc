@@ -234,6 +234,57 @@ TEST_F(Calls, TwoCodesAreNotGatheredAsOne) {
   EXPECT_TRUE(has_diagnostic(verify_placement(p_), "takes plugin codes, of which parts are different codes"));
 }
 
+TEST_F(Calls, TheSumIsMadeOfTheCodesOfAll) {
+  const uint64_t scales = buffer("scales", 4), all_scales = buffer("all_scales", 16);
+  const auto second = [](Use use) { return use.slot = TSR_SLOT(TSR_ROLE_SOURCE, 1), use; };
+  call({read(gradient_), write(codes_), write(scales, TSR_SLOT(TSR_ROLE_DESTINATION, 1))}, 1);
+  gather();
+  collective(TSR_ACTION_ALL_GATHER, {read(scales), write(all_scales)});
+  decode({read(gathered_), second(read(all_scales)), write(gradient_)}, 1);
+  EXPECT_TRUE(is_clean(verify_placement(p_)));
+  p_.actions.pop_back();
+  decode({read(gathered_).at(0, 768), second(read(all_scales)), write(gradient_)}, 1);
+  EXPECT_TRUE(has_diagnostic(verify_placement(p_), "takes the codes of 3 of 4 ranks in plugin gathered"));
+}
+
+TEST_F(Calls, WhatOneRankHasReceivedIsNotTheSameOnAll) {
+  const uint64_t received = buffer("received");
+  collective(TSR_ACTION_ALL_REDUCE, {add(gradient_)}, TSR_REDUCE_SUM);
+  collective(TSR_ACTION_RECV, {write(received)});
+  p_.actions.back().peer = 1;
+  call({read(received), add(gradient_)});
+  EXPECT_TRUE(has_diagnostic(probe(gradient_), "g, which is different on each rank of dp"));
+  encode();
+  gather();
+  decode({read(gathered_), read(received, TSR_SLOT(TSR_ROLE_SOURCE, 1)), write(gradient_)}, 1);
+  EXPECT_TRUE(has_diagnostic(verify_placement(p_), "which is sent by other ranks: a call that makes the sum takes"));
+}
+
+/// The second step begins with what the first has left in the strategy's own buffer.
+TEST_F(Calls, WhatOneRankHasKeptIsNotTheSameOnAll) {
+  const uint64_t kept = persistent(p_, "kept", 256, TSR_BUFFER_PLUGIN), sum = buffer("sum");
+  const uint64_t value = persistent(p_, "wte", 256);
+  Home& home = p_.homes.emplace_back();
+  home.name = "wte";
+  home.unit = 0;
+  home.num_elements = 256;
+  home.pieces.emplace_back().num_elements = 256;
+  home.roles[TSR_HOME_VALUE] = {value, 0, 256};
+  collective(TSR_ACTION_ALL_REDUCE, {read(gradient_), write(sum)}, TSR_REDUCE_SUM);
+  call({read(kept), add(sum)});
+  add_action(p_, TSR_ACTION_COPY, TSR_STREAM_COMPUTE, {read(sum), write(value)});
+  const auto verify_keeping = [&](uint64_t what) {
+    Program keeping = p_;
+    Action& keep = add_action(keeping, TSR_ACTION_CALL, TSR_STREAM_COMPUTE, {read(what), write(kept)});
+    keep.strategy = 0;
+    return verify_placement(keeping);
+  };
+  EXPECT_TRUE(is_clean(verify_keeping(sum)));
+  EXPECT_TRUE(has_diagnostic(verify_keeping(gradient_),
+                             "is the same on all ranks of dp before the program, and after "
+                             "it different on each rank of dp"));
+}
+
 TEST_F(Calls, WhatIsMadeOfNothingKnownDiffersByRank) {
   const uint64_t state = persistent(p_, "state", 256, TSR_BUFFER_PLUGIN);
   call({read(state), write(gradient_)});

@@ -95,6 +95,24 @@ uint32_t AddendSets::united(uint32_t a, uint32_t b) {
   return united_[{a, b}] = id_of(std::move(both));
 }
 
+uint32_t AddendSets::merged(uint32_t a, uint32_t b) {
+  if (a == b || b == 0) return a;
+  if (a == 0) return b;
+  Set both;
+  std::ranges::set_union(sets_[a], sets_[b], std::back_inserter(both));
+  return id_of(std::move(both));
+}
+
+Content made_of(const Content& a, const Content& b, AddendSets& sets) {
+  const auto parameters = [&](const Content& content) {
+    if (content.is_sliced()) return sets.id_of({static_cast<uint32_t>(content.index)});
+    return content.kind == ContentKind::opaque ? content.addends : 0;
+  };
+  Content made{ContentKind::opaque};
+  made.addends = sets.merged(parameters(a), parameters(b));
+  return made;
+}
+
 ContentParts ContentMap::read(const Binding& range) {
   ContentParts parts;
   for (const auto& [begin, part] : values_.parts(range))

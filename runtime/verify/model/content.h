@@ -15,7 +15,7 @@ namespace tessera::host {
 
 enum class ContentKind : uint8_t {
   unknown,         ///< nothing that an action may need
-  opaque,          ///< what a strategy's own arithmetic made: fits every need
+  opaque,          ///< a call's result, of the parameters in `addends` (none: unknown): fits all that they need
   zero,            ///< zeros
   kept,            ///< what a persistent buffer had before the program, by its place: `index` names the buffer
   state,           ///< of parameter `index`: its value or, by `role`, a state of the optimizer
@@ -99,6 +99,8 @@ class AddendSets {
   uint32_t with(uint32_t set, uint32_t addend);
   /// Both together; UINT32_MAX when they have an addend in common.
   uint32_t united(uint32_t a, uint32_t b);
+  /// Both together, each once.
+  uint32_t merged(uint32_t a, uint32_t b);
   const Set& set(uint32_t id) const { return sets_[id]; }
 
  private:
@@ -107,6 +109,9 @@ class AddendSets {
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> with_, united_;
 };
 inline constexpr uint32_t kTwice = UINT32_MAX;
+
+/// What a strategy's own arithmetic makes of both.
+Content made_of(const Content& a, const Content& b, AddendSets& sets);
 
 /// The contents of all elements of a program's buffers.
 class ContentMap {

@@ -33,6 +33,22 @@ struct HomeRun {
 /// Of one home, ascending. What is in none is padding.
 std::vector<HomeRun> runs_of(const Home& home, const Model& model);
 
+/// How elements came about, as far as the model does not say it.
+enum class Origin : uint8_t {
+  named,     ///< as the model names them
+  averaged,  ///< over all replicas that may diverge
+  made,      ///< by a strategy's call
+};
+
+/// Elements of the rank's part of a parameter that it keeps, or updates with.
+struct KeptElements {
+  int parameter = -1;
+  uint32_t role = 0;  ///< TSR_HOME_*; GRADIENT: what the optimizer took
+  int buffer = -1;    ///< by number; -1: of a gradient
+  uint64_t begin = 0, end = 0;
+  Origin origin = Origin::named;
+};
+
 /// What kept contents are on this rank.
 class HomeTable {
  public:

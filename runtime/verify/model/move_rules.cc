@@ -9,8 +9,9 @@
 //     rank 0 #117 compute add ln_f adds the gradient of ln_f.weight in staging ln_f mb=0 to the gradient of ln_f.weight
 //     in gradient ln_f: such a sum is not in the model, or has an addend twice
 //
-// What a strategy's call makes only the strategy knows: it fits every need (verify_placement has its rules). Invariant:
-// a sum has each addend once. Cost: linear in the pieces of source and destination.
+// What a strategy's call makes only the strategy knows: it fits every need of the parameters whose gradients or states
+// it was made of (verify_placement has its rules). Invariant: a sum has each addend once. Cost: linear in the pieces of
+// source and destination.
 
 #include <cmath>
 
@@ -40,8 +41,9 @@ ContentKind accumulator_kind(const Buffer& buffer) {
 }  // namespace
 
 std::optional<Content> sum_of(const Content& a, const Content& b, AddendSets& sets) {
-  if (a.kind == ContentKind::opaque || is_zero(b)) return a;
-  if (b.kind == ContentKind::opaque || is_zero(a)) return b;
+  if (is_zero(b)) return a;
+  if (is_zero(a)) return b;
+  if (a.kind == ContentKind::opaque || b.kind == ContentKind::opaque) return made_of(a, b, sets);
   Content sum = a;
   sum.addends = b.addends;
   sum.rounded = b.rounded;
@@ -97,9 +99,12 @@ bool RankWalk::is_own_memory(const Binding& binding) const {
 ContentParts RankWalk::stored(const Binding& source, const Binding& destination) {
   ContentParts parts = contents_.read(source);
   const tsr_dtype dtype = program_.buffer(destination.buffer).dtype;
-  if (dtype != program_.buffer(source.buffer).dtype)
-    for (ContentPart& part : parts)
-      part.content.round_to(dtype);
+  if (dtype == program_.buffer(source.buffer).dtype) return parts;
+  for (ContentPart& part : parts) {
+    if (dtype == TSR_F16 && part.content.factor != 1)
+      report(concat("stores ", text(part.content), " in fp16, which loses other small and large values than unscaled"));
+    part.content.round_to(dtype);
+  }
   return parts;
 }
 
@@ -169,8 +174,13 @@ void RankWalk::elementwise() {
 }
 
 void RankWalk::call() {
+  Content made{ContentKind::opaque};
   for (const Binding& binding : action_->bindings)
-    if (binding.mode != TSR_MODE_READ) contents_.write(binding, {ContentKind::opaque});
+    if (binding.mode != TSR_MODE_WRITE)
+      for (const ContentPart& part : homes_.resolve(contents_.read(binding)))
+        made = made_of(made, part.content, context_.sets);
+  for (const Binding& binding : action_->bindings)
+    if (binding.mode != TSR_MODE_READ) contents_.write(binding, made);
 }
 
 }  // namespace tessera::host

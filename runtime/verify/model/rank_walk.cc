@@ -108,6 +108,8 @@ void RankWalk::report(size_t index, const std::string& what) {
 
 /// What is wrong with `seen`, where `needed` is not.
 std::string RankWalk::difference(const Content& seen, const Content& needed) const {
+  if (seen.kind == ContentKind::opaque && !is_made_for(seen, needed))
+    return concat("holds what a call has made of other parameters; the model needs ", text(needed));
   Content exact = seen;
   exact.rounded = needed.rounded;
   if (exact == needed)
@@ -123,6 +125,13 @@ std::string RankWalk::difference(const Content& seen, const Content& needed) con
   return concat("holds ", text(needed), axes.empty() ? " of other tokens" : ", not summed over " + axes);
 }
 
+/// Whether a call has made it of that parameter, or of nothing that is known, as of what it kept from the last step.
+bool RankWalk::is_made_for(const Content& made, const Content& needed) const {
+  if (made.kind != ContentKind::opaque) return false;
+  if (made.addends == 0 || !needed.is_sliced()) return true;
+  return std::ranges::binary_search(context_.sets.set(made.addends), static_cast<uint32_t>(needed.index));
+}
+
 /// Where `held` is not what is wanted; empty where it fits, as what a call has made does if it `may_be_made`.
 std::string RankWalk::first_difference(const ContentParts& held, const ContentParts& wanted, bool may_be_made) const {
   size_t k = 0;
@@ -132,7 +141,7 @@ std::string RankWalk::first_difference(const ContentParts& held, const ContentPa
     while (at < end && k < held.size()) {
       const uint64_t held_end = held[k].offset + held[k].num_elements;
       const Content& content = held[k].content;
-      const bool is_made = content.kind == ContentKind::opaque && may_be_made;
+      const bool is_made = may_be_made && is_made_for(content, want.content);
       if (!is_made && content != want.content)
         return difference(content.moved_by(static_cast<int64_t>(at)), want.content.moved_by(static_cast<int64_t>(at)));
       at = std::min(end, held_end);
@@ -227,11 +236,25 @@ ContentParts RankWalk::wanted_of_kept(const ContentParts& entry) const {
   return wanted;
 }
 
+void RankWalk::note_kept(int buffer, const ContentParts& held, const ContentPart& wanted) {
+  const Content& named = wanted.content;
+  if (named.kind != ContentKind::state) return;
+  for (const ContentPart& part : slice(held, wanted.offset, wanted.offset + wanted.num_elements)) {
+    const Origin origin = part.content.kind == ContentKind::opaque ? Origin::made
+                          : part.content.is_mean                   ? Origin::averaged
+                                                                   : Origin::named;
+    const auto begin = static_cast<uint64_t>(named.shift) + wanted.offset + part.offset;
+    kept_.push_back({named.index, named.role, buffer, begin, begin + part.num_elements, origin});
+  }
+}
+
 void RankWalk::check_kept(const Buffer& buffer, ContentParts wanted) {
   const ContentParts left = contents_.read({buffer.id, 0, buffer.num_elements, 0, 0});
   ContentParts held = homes_.resolve(left);
   accept_rounding(held, buffer.dtype);
   accept_rounding(wanted, buffer.dtype);
+  for (const ContentPart& part : wanted)
+    note_kept(context_.buffers.number_of(buffer), held, part);
   forget_slices(held);
   std::string difference = fault_of_slice(left);
   for (const ContentPart& part : wanted)

@@ -55,6 +55,8 @@ class RankWalk {
   KeptContents finish();
   /// The actions that ran each phase.
   const std::map<PhaseKey, std::vector<size_t>>& phases() const { return phases_; }
+  /// What it keeps and what it has updated it with; after finish().
+  const std::vector<KeptElements>& kept() const { return kept_; }
 
   // For the rules of collectives.
   ContentParts read(const Binding& range) { return contents_.read(range); }
@@ -81,6 +83,7 @@ class RankWalk {
   void empty_copies();
   ContentParts wanted_of_kept(const ContentParts& entry) const;
   void check_kept(const Buffer& buffer, ContentParts wanted);
+  void note_kept(int buffer, const ContentParts& held, const ContentPart& wanted);
   void refuse_made(const Buffer& buffer);
   void check_scalars();
   void check_scalar(const Binding& range, const Content& wanted);
@@ -94,6 +97,7 @@ class RankWalk {
   bool take(const Binding& binding, const Content& wanted, tsr_dtype rounded = 0);
   bool may_be_made(const Binding& binding, const ContentParts& wanted) const;
   std::string first_difference(const ContentParts& held, const ContentParts& wanted, bool may_be_made = true) const;
+  bool is_made_for(const Content& made, const Content& needed) const;
   std::string difference(const Content& seen, const Content& needed) const;
   void add(const Binding& binding, Content sum, uint32_t addend);
   void put_scratch();
@@ -141,6 +145,7 @@ class RankWalk {
   std::map<uint64_t, ContentParts> entered_;  // of each kept buffer
   std::map<int, ContentParts> parameters_;    // what compute needs of each: its value before the update
   std::map<PhaseKey, std::vector<size_t>> phases_;
+  std::vector<KeptElements> kept_;
   mutable std::map<std::pair<int, uint32_t>, uint32_t> sliced_over_;  // by parameter and role, those asked for
   size_t index_ = 0;
   const Action* action_ = nullptr;

@@ -127,6 +127,8 @@ void CollectiveSum::check_average(const Member& member, const Content& content) 
   if (member.action().reduce == TSR_REDUCE_AVG && !is_exact && !is_mean(member, content))
     member.report(concat("averages ", member.walk->text(content), " over ", num_ranks,
                          " ranks, which rounds; sum gradients, and average only parameters that diverge"));
+  if (member.action().reduce == TSR_REDUCE_AVG && content.kind == ContentKind::gradient && member.dtype() == TSR_F16)
+    member.report(concat("averages ", member.walk->text(content), " in fp16, which loses small values; sum it"));
 }
 
 /// A stage without the loss takes part too: there verify_placement sees zeros, whatever the order of sums.
@@ -187,7 +189,7 @@ ContentParts CollectiveSum::combined(const Member& taker, const ContentParts& a,
 }
 
 Content CollectiveSum::combined(const Member& taker, const Content& a, const Content& b, bool of_stages) const {
-  if (a.kind == ContentKind::opaque || b.kind == ContentKind::opaque) return {ContentKind::opaque};
+  if (a.kind == ContentKind::opaque || b.kind == ContentKind::opaque) return made_of(a, b, ranks_.sets);
   if (is_mean(taker, a) && is_mean(taker, b)) {
     Content mean = a;
     mean.factor = b.factor;

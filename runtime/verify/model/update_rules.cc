@@ -224,6 +224,13 @@ void RankWalk::optimizer() {
       }
       case TSR_ROLE_SOURCE:
         take_gradient(binding, runs);
+        for (const HomeRun& run : runs) {
+          ContentPart wanted{0, run.num_elements, {ContentKind::state}};
+          wanted.content.index = run.parameter;
+          wanted.content.role = TSR_HOME_GRADIENT;
+          wanted.content.shift = static_cast<int64_t>(run.element);
+          note_kept(-1, contents_.read(part_of(binding, run.offset, run.num_elements)), wanted);
+        }
         break;
       default:
         break;

@@ -16,6 +16,7 @@
 
 #include "base/concat.h"
 #include "verify/model/collective_rules.h"
+#include "verify/model/replicas.h"
 #include "verify/model/taken.h"
 #include "verify/model/verify_homes.h"
 
@@ -311,6 +312,7 @@ Diagnostics ModelVerifier::check(const ProgramOf& program, const RankClasses& wa
     else
       counter.check(walk);
   }
+  if (walks.begin()->second.program().purpose == TSR_PURPOSE_STEP) compare_replicas(walks, context_);
   return diagnostics.take();
 }
 

@@ -9,9 +9,13 @@
 // the gather a rank has the codes of its slice, and the sum is a shard. A call with reduce and no group makes addends
 // of addends (PowerSGD's factors, rounded values), which a collective sums.
 //
-// Calls that take neither addends nor codes leave what their operands are. One that takes nothing that is known makes
-// what differs by rank: nothing shows that it does not. On other axes than the strategy's, operands must be complete.
+// Calls that take neither addends nor codes leave what their operands are. One that takes nothing that is known, or
+// what this rank has received or kept beside what all have, makes what differs by rank: nothing shows that it does not.
+// On other axes than the strategy's, operands must be complete.
 // Cost: linear in the pieces of the operands.
+
+#include <map>
+#include <set>
 
 #include "verify/placement/placement_rules.h"
 
@@ -24,6 +28,13 @@ Placement strongest(const PlacementParts& parts, std::initializer_list<Placement
     for (const PlacementPart& part : parts)
       if (part.placement.kind == kind) return part.placement;
   return {};
+}
+
+/// What only this rank may have.
+bool is_of_this_rank(const PlacementParts& parts) {
+  return std::ranges::any_of(parts, [](const PlacementPart& part) {
+    return part.placement.kind == PlacementKind::received || part.placement.kind == PlacementKind::local;
+  });
 }
 
 }  // namespace
@@ -54,7 +65,10 @@ void PlacementRules::call_of_another_axis() {
       expect(
           binding, kComplete,
           "a call on another axis needs the sum; inner axes are summed first, so give its strategy the outermost one");
-  put_results(strongest(operands_of_call(), {PlacementKind::varying, PlacementKind::shard, PlacementKind::replicated}));
+  const PlacementParts operands = operands_of_call();
+  Placement result = strongest(operands, {PlacementKind::varying, PlacementKind::shard, PlacementKind::replicated});
+  if (result.kind == PlacementKind::replicated && is_of_this_rank(operands)) result.kind = PlacementKind::varying;
+  put_results(result);
 }
 
 // A code is read by the strategy that made it; a call makes one code of others.
@@ -71,7 +85,9 @@ void PlacementRules::encode() {
                                           PlacementKind::gathered, PlacementKind::extremum, PlacementKind::varying,
                                           PlacementKind::shard, PlacementKind::replicated, PlacementKind::bound});
   const bool is_addend = result.kind == PlacementKind::partial || result.kind == PlacementKind::encoded;
-  if (result.is_neutral()) result.kind = PlacementKind::varying;
+  if (result.is_neutral() || (result.kind == PlacementKind::replicated && is_of_this_rank(operands)))
+    result.kind = PlacementKind::varying;
+  result.code.position = -1;
   if (is_addend) {
     result.kind = action_->reduce ? PlacementKind::partial : PlacementKind::encoded;
     result.code = action_->reduce ? Code{} : Code{action_->strategy, action_->code, -1};
@@ -84,7 +100,8 @@ bool PlacementRules::take_for_decoding(const Binding& binding, PlacementKind& re
   const Code wanted{action_->strategy, action_->code, action_->group};
   for (const PlacementPart& part : placements_.read(binding)) {
     const Placement& given = part.placement;
-    if (given.is_neutral() || given.kind == PlacementKind::replicated) continue;
+    const bool is_neutral = given.is_neutral() && !is_of_this_rank({part});
+    if (is_neutral || given.kind == PlacementKind::replicated) continue;
     const auto refuse = [&](const std::string& why) {
       report("takes " + text(binding, given) + ": " + why);
       placements_.write(binding, Placement{});
@@ -110,12 +127,35 @@ bool PlacementRules::take_for_decoding(const Binding& binding, PlacementKind& re
   return true;
 }
 
+/// Of each gather that it reads: what it has of codes and of their scales are two.
+bool PlacementRules::takes_codes_of_all() {
+  std::map<uint64_t, std::set<int>> positions;  // by buffer
+  std::map<uint64_t, int> num_positions;
+  for (const Binding& binding : action_->bindings) {
+    if (binding.mode == TSR_MODE_WRITE) continue;
+    for (const PlacementPart& part : placements_.read(binding)) {
+      const Code& code = part.placement.code;
+      if (!part.placement.is_code() || code.position < 0) continue;
+      positions[binding.buffer].insert(code.position);
+      num_positions[binding.buffer] = code.num_positions;
+    }
+  }
+  for (const auto& [buffer, known] : positions)
+    if (static_cast<int>(known.size()) < num_positions[buffer]) {
+      report("takes the codes of " + std::to_string(known.size()) + " of " + std::to_string(num_positions[buffer]) +
+             " ranks in " + buffer_text(program_.buffer(buffer)) + "; a call that makes the sum takes those of all");
+      return false;
+    }
+  return true;
+}
+
 void PlacementRules::decode() {
   PlacementKind result = PlacementKind::unknown;
   bool is_right = true;
   const double factor = strongest(operands_of_call(), {PlacementKind::exchanged, PlacementKind::gathered}).factor;
   for (const Binding& binding : action_->bindings)
     if (binding.mode != TSR_MODE_WRITE) is_right &= take_for_decoding(binding, result);
+  is_right = is_right && takes_codes_of_all();
   if (is_right && result == PlacementKind::unknown)
     report("has reduce and group, and takes no code that was gathered from " +
            group_text(program_, program_.groups[action_->group]));

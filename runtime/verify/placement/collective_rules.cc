@@ -204,8 +204,30 @@ bool PlacementRules::carry_code_on_axis(const CollectiveOperands& form) {
     result.kind = PlacementKind::bound;
   else if (!expect(given, ~kCodes, ""))
     result = {};
-  if (form.destination) placements_.write(*form.destination, result);
+  if (form.destination) write_codes(form, result);
   return true;
+}
+
+/// Codes that came together, each with its rank; uneven exchanges have other counts in and out.
+void PlacementRules::write_codes(const CollectiveOperands& form, Placement codes) {
+  const Binding& all = *form.destination;
+  const bool are_by_rank =
+      codes.kind == PlacementKind::gathered || (codes.kind == PlacementKind::exchanged && action_->counts.empty());
+  if (!are_by_rank) return placements_.write(all, codes);
+  const auto offsets = slice_offsets(*action_, all.num_elements, form.num_ranks);
+  const auto num_elements = [&](int i) {
+    return offsets[static_cast<size_t>(i) + 1] - offsets[static_cast<size_t>(i)];
+  };
+  codes.code.num_positions = 0;
+  for (int i = 0; i < form.num_ranks; ++i)
+    if (num_elements(i) > 0) ++codes.code.num_positions;
+  for (int i = 0; i < form.num_ranks; ++i) {
+    Binding slice = all;
+    slice.offset += offsets[static_cast<size_t>(i)];
+    slice.num_elements = num_elements(i);
+    codes.code.position = i;
+    if (slice.num_elements > 0) placements_.write(slice, codes);
+  }
 }
 
 void PlacementRules::gather_on_axis(const CollectiveOperands& form) {

@@ -32,6 +32,9 @@ std::string placement_text(const Placement& placement, const std::string& axis) 
     case PlacementKind::received:
       text = "sent by other ranks";
       break;
+    case PlacementKind::local:
+      text = "what this rank has from an earlier step";
+      break;
     case PlacementKind::zero:
       text = "zero";
       break;

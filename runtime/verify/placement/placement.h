@@ -15,7 +15,8 @@ namespace tessera::host {
 enum class PlacementKind : uint8_t {
   unknown,   ///< not written yet, or not analyzed: fits everything
   received,  ///< from ranks whose programs are not looked at here: fits everything but sums, since addends are not sent
-  zero,      ///< fits everything
+  local,  ///< what a strategy's own buffer holds from an earlier step, of each rank its own: fits everything but calls
+  zero,   ///< fits everything
   replicated,  ///< the same on all ranks of the axis
   partial,     ///< each rank has a partial sum; the value is their total
   shard,       ///< each rank has another part
@@ -27,11 +28,14 @@ enum class PlacementKind : uint8_t {
   bound,       ///< the same on all ranks: a minimum or maximum of their codes
 };
 
-/// Whose code it is, which one, and over which group all ranks' codes came together.
+/// Whose code it is, which one, and over which group all ranks' codes came together. There `position` is whose of the
+/// group it is, -1 where that is unknown, and `num_positions` how many have one.
 struct Code {
   int strategy = -1;
   uint32_t number = 0;
   int group = -1;
+  int position = -1;
+  int num_positions = 0;
 
   bool operator==(const Code&) const = default;
 };

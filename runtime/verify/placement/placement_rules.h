@@ -66,6 +66,7 @@ class PlacementRules {
   PlacementParts reduced(const CollectiveOperands& form, PlacementKind result);
   Binding gathered_slice(const CollectiveOperands& form) const;
   bool carry_code_on_axis(const CollectiveOperands& form);
+  void write_codes(const CollectiveOperands& form, Placement codes);
   void refuse_received(const Binding& given);
   void expect_one_factor(const Binding& given);
   void reduce_on_axis(const CollectiveOperands& form);
@@ -91,6 +92,7 @@ class PlacementRules {
   void encode();
   void decode();
   bool take_for_decoding(const Binding& binding, PlacementKind& result);
+  bool takes_codes_of_all();
   PlacementParts operands_of_call() const;
   void put_results(const Placement& placement);
 

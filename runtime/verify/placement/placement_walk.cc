@@ -17,11 +17,34 @@
 
 namespace tessera::host {
 
-PlacementWalk::PlacementWalk(const Program& program, int axis, DiagnosticList& diagnostics)
+namespace {
+
+/// Neither the same on all ranks, nor unknown.
+constexpr uint32_t kOfOneRank =
+    ~(bit(PlacementKind::unknown) | bit(PlacementKind::zero) | bit(PlacementKind::replicated) |
+      bit(PlacementKind::gathered) | bit(PlacementKind::bound));
+
+}  // namespace
+
+PlacementWalk::PlacementWalk(const Program& program, int axis, DiagnosticList& diagnostics,
+                             const std::vector<OwnRange>& local)
     : program_(program), axis_(axis), diagnostics_(diagnostics), placements_(program) {
   enter_buffers();
   enter_run_words();
   enter_homes();
+  for (const OwnRange& range : local)
+    placements_.write({range.buffer, range.begin, range.end - range.begin, 0, 0}, {PlacementKind::local});
+}
+
+std::vector<OwnRange> PlacementWalk::local_ranges() {
+  std::vector<OwnRange> ranges;
+  for (const Buffer& buffer : program_.buffers) {
+    if (!buffer.persistent || buffer.kind != TSR_BUFFER_PLUGIN) continue;
+    for (const PlacementPart& part : placements_.read({buffer.id, 0, buffer.num_elements, 0, 0}))
+      if (bit(part.placement.kind) & kOfOneRank)
+        ranges.push_back({buffer.id, part.offset, part.offset + part.num_elements});
+  }
+  return ranges;
 }
 
 void PlacementWalk::run(const std::function<void(size_t action)>& after) {

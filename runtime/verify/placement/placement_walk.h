@@ -20,10 +20,17 @@ struct EnteredHome {
   Placement placement;
 };
 
+/// A range of a strategy's own persistent buffer.
+struct OwnRange {
+  uint64_t buffer = 0, begin = 0, end = 0;
+
+  bool operator==(const OwnRange&) const = default;
+};
+
 class PlacementWalk {
  public:
-  /// Borrows its arguments.
-  PlacementWalk(const Program& program, int axis, DiagnosticList& diagnostics);
+  /// Borrows its arguments. `local`: ranges in which an earlier step has left what only this rank has.
+  PlacementWalk(const Program& program, int axis, DiagnosticList& diagnostics, const std::vector<OwnRange>& local = {});
 
   /// Applies all actions, and calls `after` after each. A broken rule is a diagnostic.
   void run(const std::function<void(size_t action)>& after = {});
@@ -31,6 +38,8 @@ class PlacementWalk {
   const std::vector<EnteredHome>& homes() const { return homes_; }
   /// The placements after the last applied action.
   PlacementParts read(const Binding& range) { return placements_.read(range); }
+  /// Where they are of one rank in the strategies' own persistent buffers.
+  std::vector<OwnRange> local_ranges();
 
  private:
   void enter_buffers();

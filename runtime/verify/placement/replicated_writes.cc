@@ -50,6 +50,9 @@ class Keys {
     const std::string text = action_text(program_, -1, action);  // "#41 comm.dp.gather all_gather h.2"
     name_ = text.substr(text.find(' ') + 1);
     by_order_ = is_collective(a.kind);
+    // From other elements on each rank it is not the same.
+    if (const Binding* source = is_elementwise(a.kind) ? a.find(kSource) : nullptr)
+      name_ += concat(" of ", range_text(program_, *source));
     if (!by_order_) return;
     name_ = concat(program_.streams[a.stream].name, " ",
                    group_text(program_, program_.groups[static_cast<size_t>(a.group)]));

@@ -13,6 +13,10 @@
 // Unknown contents (a strategy's own buffers, other ranks' slices on some axes) fit everything, so the check can miss
 // mistakes in them. Cost: linear in the bindings, up to pieces, for each axis of more than one rank.
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include "verify/diagnostics.h"
 #include "verify/placement/placement_walk.h"
 #include "verify/verify.h"
@@ -23,21 +27,47 @@ namespace {
 class AxisVerifier {
  public:
   AxisVerifier(const Program& program, int axis, DiagnosticList& diagnostics)
-      : program_(program), axis_(axis), diagnostics_(diagnostics), walk_(program, axis, diagnostics) {}
+      : program_(program), axis_(axis), diagnostics_(diagnostics) {}
 
+  /// A strategy's own buffers begin a step with what the one before has left in them: until that stays as it is.
   void run() {
-    walk_.run();
-    check_homes();
-    check_loss();
+    std::vector<OwnRange> local, left = run_after({});
+    while (program_.purpose == TSR_PURPOSE_STEP && diagnostics_.empty() && left != local) {
+      local = left;
+      left = run_after(local);
+      left.insert(left.end(), local.begin(), local.end());  // it only grows
+      left = joined(std::move(left));
+    }
   }
 
  private:
+  /// Returns what the step leaves of one rank alone.
+  std::vector<OwnRange> run_after(const std::vector<OwnRange>& local) {
+    PlacementWalk walk(program_, axis_, diagnostics_, local);
+    walk.run();
+    check_homes(walk);
+    check_loss(walk);
+    return joined(walk.local_ranges());
+  }
+
+  /// Ascending, without overlaps.
+  static std::vector<OwnRange> joined(std::vector<OwnRange> ranges) {
+    std::ranges::sort(ranges, {}, [](const OwnRange& r) { return std::pair(r.buffer, r.begin); });
+    std::vector<OwnRange> result;
+    for (const OwnRange& range : ranges)
+      if (!result.empty() && result.back().buffer == range.buffer && range.begin <= result.back().end)
+        result.back().end = std::max(result.back().end, range.end);
+      else
+        result.push_back(range);
+    return result;
+  }
+
   const Axis& axis() const { return program_.mesh->axes()[axis_]; }
 
   /// Divergent parameters may leave equal: that is what averaging them is for.
-  void check_homes() {
-    for (const EnteredHome& entered : walk_.homes())
-      for (const PlacementPart& part : walk_.read(entered.range)) {
+  void check_homes(PlacementWalk& walk) {
+    for (const EnteredHome& entered : walk.homes())
+      for (const PlacementPart& part : walk.read(entered.range)) {
         const PlacementKind before = entered.placement.kind, after = part.placement.kind;
         if (part.placement.is_neutral()) continue;
         const bool averages = before == PlacementKind::varying && after == PlacementKind::replicated;
@@ -59,15 +89,15 @@ class AxisVerifier {
     return "";
   }
 
-  void check_loss() {
-    check_sum(kLossAccumulator, "a loss");
-    check_sum(kCorrectCount, "a count of correct predictions");
+  void check_loss(PlacementWalk& walk) {
+    check_sum(walk, kLossAccumulator, "a loss");
+    check_sum(walk, kCorrectCount, "a count of correct predictions");
   }
 
-  void check_sum(std::string_view name, const char* what) {
+  void check_sum(PlacementWalk& walk, std::string_view name, const char* what) {
     const uint64_t sum = find_buffer(program_, TSR_BUFFER_ACCUMULATOR, name);
     if (!sum) return;
-    for (const PlacementPart& part : walk_.read({sum, 0, program_.buffer(sum).num_elements, 0, 0}))
+    for (const PlacementPart& part : walk.read({sum, 0, program_.buffer(sum).num_elements, 0, 0}))
       if (part.placement.kind == PlacementKind::partial) {
         diagnostics_.add("rank " + std::to_string(program_.mesh->rank(program_.coordinates)) + " ends with " + what +
                          " that is " + placement_text(part.placement, axis().name));
@@ -78,7 +108,6 @@ class AxisVerifier {
   const Program& program_;
   const int axis_;
   DiagnosticList& diagnostics_;
-  PlacementWalk walk_;
 };
 
 }  // namespace

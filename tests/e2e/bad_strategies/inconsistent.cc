@@ -1,6 +1,6 @@
 // ddp, but in the process of rank 1 it says otherwise than rank 0 does of rank 1: what a home's roles are, or the
-// layout. Or on coordinate 1 it says otherwise than on coordinate 0: which pieces two homes have, or in step and eval
-// alone these or the roles. The text of the program is the same.
+// layout. Or on coordinate 1 it says otherwise than on coordinate 0: the layout, which pieces two homes have, or in
+// step and eval alone these or the roles. The text of the program is the same.
 #include <array>
 #include <cstdlib>
 #include <string_view>
@@ -20,9 +20,13 @@ class Inconsistent final : public tessera::Strategy {
   Inconsistent(std::string_view axis, std::span<const tsr_option_value> options)
       : ddp_(axis, options), fault_(tessera::view(tessera::option(options, "fault").s)) {}
 
+  bool depends_on_coordinate() const override { return fault_ == "own-layout"; }
+
   void layout(const tessera::ProgramView& view, const tessera::LayoutSink& sink) const override {
     ddp_.layout(view, sink);
-    if (fault_ != "layout" || !is_rank_1()) return;
+    const bool is_other =
+        (fault_ == "layout" && is_rank_1()) || (fault_ == "own-layout" && view.axis().coordinate == 1);
+    if (!is_other) return;
     static constexpr int32_t kOne[] = {1};
     tsr_layout_entry entry{};
     entry.axis = view.raw.axis;
@@ -72,7 +76,8 @@ class Inconsistent final : public tessera::Strategy {
 
 constexpr tsr_option kOptions[] = {
     tessera::float_option("bucket-mb", "25", 1e-6, 65536, "as ddp's"),
-    tessera::string_option("fault", "homes", "homes|layout|pieces|later-pieces|later-roles", "what differs")};
+    tessera::string_option("fault", "homes", "homes|layout|own-layout|pieces|later-pieces|later-roles",
+                           "what differs")};
 constexpr tsr_descriptor kDescriptor = tessera::descriptor(
     "inconsistent", TSR_KIND_STRATEGY, "org.tessera.tests.inconsistent", "1", "says otherwise on one rank", kOptions);
 using Table = tessera::StrategyTable<Inconsistent, TSR_STRATEGY_SPLIT_STORAGE, TSR_SPLITS_BATCH>;
