@@ -177,10 +177,12 @@ void run_ranks(const CommSpec& spec, const std::function<void(CommRank&)>& body)
     thread.join();
 }
 
-tsr_collective make_collective(uint32_t kind, tsr_dtype dtype, uint64_t num_elements, const void* send, void* recv) {
+tsr_collective make_collective(uint32_t kind, tsr_dtype dtype, uint64_t num_elements, const void* send, void* recv,
+                               uint32_t reduce) {
   tsr_collective collective{};
   collective.struct_size = sizeof collective;
   collective.kind = kind;
+  collective.reduce = reduce;
   collective.dtype = dtype;
   collective.num_elements = num_elements;
   collective.send = send;

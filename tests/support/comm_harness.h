@@ -130,6 +130,7 @@ tsr_device* open_device(const tsr_device_interface& interface, const std::string
 void run_ranks(const CommSpec& spec, const std::function<void(CommRank&)>& body);
 
 /// A collective with the fields that most tests give.
-tsr_collective make_collective(uint32_t kind, tsr_dtype dtype, uint64_t num_elements, const void* send, void* recv);
+tsr_collective make_collective(uint32_t kind, tsr_dtype dtype, uint64_t num_elements, const void* send, void* recv,
+                               uint32_t reduce = 0);
 
 }  // namespace tessera::testing
