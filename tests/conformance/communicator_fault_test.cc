@@ -384,7 +384,7 @@ TEST_P(Faults, SubmitRefusesBadArgumentsAndGoesOn) {
         refusal.change(collective, buffer);
         if (is_known(collective) && !is_claimed(rank.caps(), collective)) continue;
         SCOPED_TRACE(refusal.text);
-        expect_refusal(caught([&] { rank.comm().submit(collective); }), TSR_E_INVALID_ARGUMENT, {},
+        expect_refusal(caught([&] { rank.comm().submit(collective, false); }), TSR_E_INVALID_ARGUMENT, {},
                        {prefix() + "rank 0", refusal.text});
       }
     }
@@ -404,7 +404,7 @@ TEST_P(Faults, SubmitRefusesWhatCapsDoNotClaim) {
       collective.peer =
           use.kind == TSR_COLL_SEND || use.kind == TSR_COLL_RECV ? (rank.rank() + 1) % rank.num_ranks() : 0;
       SCOPED_TRACE(text_of(use));
-      expect_refusal(caught([&] { rank.comm().submit(collective); }), TSR_E_UNSUPPORTED, {},
+      expect_refusal(caught([&] { rank.comm().submit(collective, false); }), TSR_E_UNSUPPORTED, {},
                      {prefix() + rank_text(rank.rank()), collective_name(use.kind), "is not among its caps"});
     }
     connect_and_check(rank);

@@ -222,19 +222,5 @@ TEST_F(Sdk, TheCommunicatorSaysWhatItDoesNotDo) {
   EXPECT_TRUE(std::regex_search(result.err, std::regex("send|recv|exchange|all_to_all"))) << result.err;
 }
 
-// All that a communicator must do, but for the collectives that it leaves out.
-TEST_F(Sdk, TheCommunicatorConforms) {
-  const CommandResult result =
-      Command({binary_dir("tests/conformance/communicator_test"),
-               "--gtest_filter=*Conformance.AllReduce/*:*Conformance.Reduce/*:*Conformance.ReduceScatter/*:"
-               "*Conformance.Broadcast/*:*Conformance.AllGather/*:*CanonicalSum*:*Streams*:*Lifetime*:"
-               "*Faults.ACollective*:*Faults.Create*:*Faults.Abort*:*Mismatch.CollectivesThat*:*Mismatch.CountsThat*"},
-              {{"TESSERA_TEST_COMMUNICATOR", in_folder("shm-comm.so")}})
-          .wait(std::chrono::minutes(4));
-  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
-  EXPECT_NE(result.out.find("[  PASSED  ] "), std::string::npos);
-  EXPECT_EQ(result.out.find("[  PASSED  ] 0 tests"), std::string::npos);
-}
-
 }  // namespace
 }  // namespace tessera::testing

@@ -42,8 +42,8 @@ class Comm {
   int num_ranks() const { return num_ranks_; }
 
   /// Fills what is 0 in `collective`: struct_size, the stream (the rank's first), the sequence, the label; brings the
-  /// workspace that describe asks for, which lives as long as this.
-  void submit(tsr_collective collective);
+  /// workspace that describe asks for, which lives as long as this. One that will be refused needs none.
+  void submit(tsr_collective collective, bool needs_workspace = true);
   void check_async();
   void abort();
 
