@@ -154,11 +154,12 @@ TEST_F(Sdk, NamesNoFileOfTheRepository) {
   }
 }
 
-// Headers of a later minor have all that a plugin for an earlier one needs; another major promises nothing.
+// Headers have all that a plugin for an earlier minor needs, from the oldest on; another major promises nothing.
 TEST_F(Sdk, IsFoundForTheMinorsOfItsMajor) {
   const std::string major = std::to_string(TSR_ABI_MAJOR), minor = std::to_string(TSR_ABI_MINOR);
   const std::pair<std::string, bool> requests[] = {{major + "." + minor, true},
-                                                   {major + "." + std::to_string(TSR_ABI_MINOR - 1), true},
+                                                   {major + "." + std::to_string(TSR_OLDEST_MINOR), true},
+                                                   {major + "." + std::to_string(TSR_OLDEST_MINOR - 1), false},
                                                    {major + "." + std::to_string(TSR_ABI_MINOR + 1), false},
                                                    {std::to_string(TSR_ABI_MAJOR + 1) + ".0", false}};
   for (const auto& [version, is_found] : requests) {
