@@ -199,6 +199,16 @@ TEST_F(Sdk, TheStrategyInCppHasTheBitsOfDdp) {
   }
 }
 
+TEST_F(Sdk, TheStrategyInCppReplicatesAroundOneThatSplits) {
+  for (const char* every : {"--reduce-every=step", "--reduce-every=micro-batch"}) {
+    std::vector<std::string> flags = {"--nproc=4", "--mesh=r=2,s=2", "--grad-accum=2", "--comm=local", every};
+    flags.push_back("--strategy=r=ddp,s=fsdp");
+    const auto expected = steps(flags);
+    flags.back() = "--strategy=r=" + in_folder("build-cpp/unit-ddp.so") + ",s=fsdp";
+    EXPECT_EQ(steps(flags), expected) << every;
+  }
+}
+
 // What a plugin does not do it refuses: another computation than the one asked for would go unnoticed.
 TEST_F(Sdk, TheStrategyInCRefusesToSendAnotherDtype) {
   const CommandResult result = run_command(train(

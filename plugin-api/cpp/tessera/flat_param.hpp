@@ -35,9 +35,9 @@ namespace detail {
 
 [[noreturn]] inline void refuse_split(const std::string& name) {
   throw Error(TSR_E_UNSUPPORTED, "the parameters of " + name +
-                                     " are already split by the strategy of another axis, and are split once; use a "
-                                     "strategy that splits them on one axis, and on the others one that splits none, "
-                                     "such as ddp: --strategy replicate=ddp,shard=fsdp");
+                                     " are already split by the strategy of another axis, and can be split only once; "
+                                     "split them on one axis, and give the others a strategy that splits none, such as "
+                                     "ddp: --strategy replicate=ddp,shard=fsdp");
 }
 
 /// Finds the casts to the dtype of compute (bf16, fp16), and refuses any other reader: once the values are slices, an
