@@ -11,8 +11,6 @@
 // 4,099 float64 unwritten.
 #include "nccl-comm/enqueue.h"
 
-#include <algorithm>
-
 namespace tessera::nccl_comm {
 namespace {
 
@@ -167,10 +165,6 @@ ncclResult_t Calls::make() {
 }
 
 }  // namespace
-
-bool has_dtype(tsr_dtype dtype) {
-  return std::find(std::begin(kDtypes), std::end(kDtypes), dtype) != std::end(kDtypes);
-}
 
 ncclResult_t enqueue(const Target& target, const Collective& collective) {
   return Calls(target, collective).make();

@@ -10,7 +10,6 @@ namespace tessera::nccl_comm {
 
 /// The dtypes of the ABI that NCCL supports; for caps.
 inline constexpr tsr_dtype kDtypes[] = {TSR_I8, TSR_I32, TSR_I64, TSR_U8, TSR_U32, TSR_F16, TSR_F32, TSR_F64, TSR_BF16};
-bool has_dtype(tsr_dtype dtype);
 
 /// The communicator and stream that a collective is enqueued on.
 struct Target {

@@ -50,8 +50,6 @@ NcclCommunicator::NcclCommunicator(const tsr_comm_create_args& args, const Setti
 void NcclCommunicator::submit(const tsr_collective& source) {
   read_collective(source, member_, collective_);
   stream_.require(member_, collective_);
-  if (collective_.kind != TSR_COLL_BARRIER && !has_dtype(collective_.dtype))
-    throw collective_error(TSR_E_UNSUPPORTED, member_, collective_, "has a dtype that NCCL does not support");
   run(collective_);
 }
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # headers_test.sh SOURCE_DIR c|cpp WORK_DIR
 # c:   every header of the ABI compiles alone, as C and as C++, without a warning, in every standard it promises; so do the
-#      sentinels of its layout, signatures and values, and the sketches of what is to come (in C).
+#      sentinels of its layout, signatures and values, and the sketches of what is to come (in C); and, with optimization, a
+#      plugin that uses helpers.h.
 # cpp: every header of the C++ layer compiles alone as C++20, and so does an ABI table made with it.
 # With gcc and with clang, each if it is here; at least one must be. The headers of the C++ layer take seconds each: ccache,
 # where it is, keeps what did not change, so they are compiled one by one, in a folder that is always the same.
@@ -29,6 +30,7 @@ write_includes() { # FOLDER EXTENSION
 
 check_c() {
   check_target "$1"
+  check_helpers "$1" "$2"
   local standard enums
   for enums in -fno-short-enums -fshort-enums; do
     for standard in c11 c17; do
@@ -37,6 +39,20 @@ check_c() {
     for standard in c++11 c++14 c++17 c++20; do
       compile "$2" -std=$standard $enums -x c++ "$alone"/*.c "$source"/tests/abi/{layout,layout_program,values}_0_12.c
     done
+  done
+}
+
+# What a plugin makes of helpers.h.
+check_helpers() {
+  local standard
+  for standard in c11 c17 c++11 c++14 c++17 c++20; do
+    local compiler=("$1")
+    if [[ $standard == c++* ]]; then compiler=("$2" -x c++); fi
+    "${compiler[@]}" -std=$standard -O2 -c -o "$alone/helpers_in_use.o" "${flags[@]}" "$source/tests/abi/helpers_in_use.c" || {
+      echo "FAILED: ${compiler[*]} -std=$standard -O2 helpers_in_use.c" >&2
+      failures=$((failures + 1))
+    }
+    compiled=$((compiled + 1))
   done
 }
 

@@ -32,6 +32,7 @@ tsr_collective message(uint32_t kind, TypedBuffer& buffer, int peer) {
 using Streams = CommunicatorTest;
 
 TEST_P(Streams, CollectiveWaitsForWhatIsBeforeItAndLaterWorkSeesItsResult) {
+  TESSERA_USES(kSum);
   run_ranks(spec(), [](CommRank& rank) {
     constexpr uint64_t kNumElements = 1000;
     TypedBuffer buffer(TSR_F32, kNumElements, [](uint64_t) { return -1; });
@@ -49,6 +50,7 @@ TEST_P(Streams, CollectiveWaitsForWhatIsBeforeItAndLaterWorkSeesItsResult) {
 }
 
 TEST_P(Streams, SubmitDoesNotBlock) {
+  TESSERA_USES(kSum);
   run_ranks(spec(), [](CommRank& rank) {
     rank.comm();  // one that cannot be made would leave the stream waiting
     std::atomic<bool> all_submitted{false};
@@ -67,6 +69,7 @@ TEST_P(Streams, SubmitDoesNotBlock) {
 }
 
 TEST_P(Streams, TwoCommunicatorsOnTwoStreamsRunBesideOneAnother) {
+  TESSERA_USES(kSum);
   run_ranks(spec(), [](CommRank& rank) {
     auto gather = rank.create("dp.gather"), reduce = rank.create("dp.reduce");
     constexpr int kRounds = 30;
@@ -93,6 +96,7 @@ TEST_P(Streams, TwoCommunicatorsOnTwoStreamsRunBesideOneAnother) {
 }
 
 TEST_P(Streams, NobodyLeavesABarrierBeforeAllEntered) {
+  TESSERA_USES({TSR_COLL_BARRIER});
   std::atomic<int> num_entered{0};
   run_ranks(spec(), [&](CommRank& rank) {
     for (int round = 1; round <= 10; ++round) {
@@ -113,6 +117,7 @@ TESSERA_OVER(transports, Streams, kGroupSizes);
 using Messages = CommunicatorTest;
 
 TEST_P(Messages, GoAroundTheRing) {
+  TESSERA_USES({TSR_COLL_SEND, 0, TSR_BF16}, {TSR_COLL_RECV, 0, TSR_BF16});
   run_ranks(spec(), [](CommRank& rank) {
     const int n = rank.num_ranks(), next = (rank.rank() + 1) % n, previous = (rank.rank() + n - 1) % n;
     for (uint64_t num_elements : {uint64_t{0}, uint64_t{1}, uint64_t{4099}}) {
@@ -128,6 +133,7 @@ TEST_P(Messages, GoAroundTheRing) {
 }
 
 TEST_P(Messages, OfOnePairArriveInOrder) {
+  TESSERA_USES({TSR_COLL_SEND, 0, TSR_I32}, {TSR_COLL_RECV, 0, TSR_I32});
   run_ranks(spec(), [](CommRank& rank) {
     constexpr uint64_t kNumMessages = 20;
     std::vector<TypedBuffer> buffers;
@@ -170,6 +176,7 @@ void exchange_all(CommRank& rank, const std::function<void(const std::vector<tsr
 }
 
 TEST_P(Messages, ExchangedBothWaysDoNotBlockOneAnother) {
+  TESSERA_USES({TSR_COLL_EXCHANGE});
   run_ranks(spec(), [](CommRank& rank) {
     exchange_all(rank, [&](const std::vector<tsr_transfer>& transfers) {
       auto collective = make_collective(TSR_COLL_EXCHANGE, TSR_F32, 0, nullptr, nullptr);
@@ -181,6 +188,7 @@ TEST_P(Messages, ExchangedBothWaysDoNotBlockOneAnother) {
 }
 
 TEST_P(Messages, AndCollectivesOfOneCommunicatorMix) {
+  TESSERA_USES(kSum, {TSR_COLL_SEND}, {TSR_COLL_RECV});
   run_ranks(spec(), [](CommRank& rank) {
     for (int round = 0; round < 20; ++round) {
       TypedBuffer buffer(TSR_F32, 333, [](uint64_t) { return 1; });
@@ -200,6 +208,7 @@ TESSERA_OVER(transports, Messages, kSeveral);
 using Lifetime = CommunicatorTest;
 
 TEST_P(Lifetime, HundredCommunicatorsAfterOneAnother) {
+  TESSERA_USES(kSum);
   run_ranks(spec(), [](CommRank& rank) {
     for (int round = 0; round < 100; ++round) {
       auto comm = rank.create("dp.round" + std::to_string(round));

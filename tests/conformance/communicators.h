@@ -1,18 +1,24 @@
-// Over which communicators and group sizes the conformance suite runs. A new communicator adds its name here.
+// Over which communicators and group sizes the conformance suite runs, and what it asks of each: all that
+// communicator.h and plugin-abi.md demand, of what its caps claim. Of the repository's own, whose sentences the C++
+// layer makes, it asks for these too. A new communicator of the repository adds its name here.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <string>
 #include <tuple>
+#include <vector>
 
+#include "conformance/caught_error.h"
 #include "support/comm_harness.h"
 #include "support/plugin_loader.h"
+#include "tessera/communicator.hpp"
 
 namespace tessera::testing {
 
@@ -39,6 +45,23 @@ inline std::vector<std::string> transports() {
 }
 inline constexpr int kGroupSizes[] = {1, 2, 3, 4, 7};
 
+/// A collective that a test submits, as caps list it.
+struct Use {
+  uint32_t kind;
+  uint32_t reduce = 0;
+  tsr_dtype dtype = TSR_F32;
+};
+inline constexpr Use kSum{TSR_COLL_ALL_REDUCE, TSR_REDUCE_SUM};
+
+inline bool claims(const tsr_comm_caps& caps, const Use& use) {
+  return is_claimed(caps, make_collective(use.kind, use.dtype, 0, nullptr, nullptr, use.reduce));
+}
+inline std::string text_of(const Use& use) {
+  std::string text = collective_name(use.kind);
+  if (use.reduce != 0) text += std::string(" ") + reduce_name(use.reduce);
+  return use.kind == TSR_COLL_BARRIER ? text : text + " " + dtype_name(use.dtype);
+}
+
 /// Parameters: plugin, number of ranks. Groups with more ranks than there are devices are skipped.
 class CommunicatorTest : public ::testing::TestWithParam<std::tuple<std::string, int>> {
  protected:
@@ -48,9 +71,14 @@ class CommunicatorTest : public ::testing::TestWithParam<std::tuple<std::string,
   }
 
   std::string plugin() const { return std::get<0>(GetParam()); }
-  /// As its messages begin: "[gloo-comm] ".
-  std::string domain() const {
-    return "[" + std::filesystem::path(plugin().substr(0, plugin().find(':'))).stem().string() + "] ";
+  /// "gloo-comm", whatever its options and folder.
+  std::string stem() const { return std::filesystem::path(plugin().substr(0, plugin().find(':'))).stem(); }
+  /// As the C++ layer begins its sentences: "[gloo-comm] dp.test ".
+  std::string prefix() const { return "[" + stem() + "] dp.test "; }
+  /// Whether it is one of the repository's own.
+  bool is_shipped() const {
+    const std::array names = {"local-comm", "gloo-comm", "nccl-comm"};
+    return std::ranges::find(names, stem()) != names.end();
   }
   int num_ranks() const { return std::get<1>(GetParam()); }
   static std::string device() {
@@ -60,14 +88,28 @@ class CommunicatorTest : public ::testing::TestWithParam<std::tuple<std::string,
   CommSpec spec(int64_t timeout_ms = kPatienceMs) const {
     return {plugin(), num_ranks(), "dp.test", timeout_ms, device()};
   }
+  const tsr_communicator_interface& table() const {
+    return load_plugin<tsr_communicator_interface>(plugin(), TSR_COMMUNICATOR_INTERFACE);
+  }
+  static tsr_str stream_kind() { return load_plugin<tsr_device_interface>(device(), TSR_DEVICE_INTERFACE).stream_kind; }
   /// What the communicator says it can do with the device's streams.
   tsr_comm_caps caps() const {
     tsr_comm_caps caps{};
     caps.struct_size = sizeof caps;
-    call(load_plugin<tsr_communicator_interface>(plugin().substr(0, plugin().find(':')), TSR_COMMUNICATOR_INTERFACE)
-             .caps,
-         load_plugin<tsr_device_interface>(device(), TSR_DEVICE_INTERFACE).stream_kind, &caps);
+    call(table().caps, stream_kind(), &caps);
     return caps;
+  }
+  /// What of `uses` the communicator does not claim, in words; "" if it claims them all.
+  std::string gap(const std::vector<Use>& uses) const {
+    const tsr_comm_caps caps = this->caps();
+    const auto missing = std::ranges::find_if(uses, [&](const Use& use) { return !claims(caps, use); });
+    return missing == uses.end() ? "" : stem() + " does not claim " + text_of(*missing);
+  }
+  /// The code and the `parts` of the text, which any communicator's error has; of one of the repository, `words` too.
+  void expect_refusal(const Error& error, tsr_status code, const std::vector<std::string>& parts,
+                      const std::vector<std::string>& words) const {
+    expect_parts(error, code, parts);
+    if (is_shipped()) expect_parts(error, code, words);
   }
   bool is_native() const { return device() != "cpu-device"; }
 
@@ -99,6 +141,10 @@ inline std::string case_name(const ::testing::TestParamInfo<std::tuple<std::stri
       name.begin(), name.end(), [](unsigned char c) { return !std::isalnum(c); }, '_');
   return name;
 }
+
+/// Skips a test that submits what the communicator does not claim: TESSERA_USES(kSum, {TSR_COLL_BARRIER});
+#define TESSERA_USES(...) \
+  if (const std::string missing = gap({__VA_ARGS__}); !missing.empty()) GTEST_SKIP() << missing
 
 /// Instantiates the tests of `suite` over `names` (communicators, transports) and group sizes.
 #define TESSERA_OVER(names, suite, sizes)                                                                           \

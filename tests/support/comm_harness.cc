@@ -21,7 +21,7 @@ Comm::~Comm() {
     owner_.device_interface().release(owner_.device(), TSR_MEMORY_DEVICE, workspace);
 }
 
-void Comm::submit(tsr_collective collective) {
+void Comm::submit(tsr_collective collective, bool needs_workspace) {
   static constexpr std::string_view kLabel = "gradient h.2";
   collective.struct_size = sizeof collective;
   if (!collective.stream) collective.stream = owner_.stream();
@@ -29,8 +29,10 @@ void Comm::submit(tsr_collective collective) {
   collective.sequence = sequence_++;
   uint64_t num_bytes = 0;
   tsr_error err{};
-  const tsr_status described = owner_.interface().describe(&collective, num_ranks_, &num_bytes, &err);
-  if (described != TSR_E_UNSUPPORTED) check(described, err);  // what is not claimed, submit refuses too
+  if (needs_workspace) {
+    const tsr_status described = owner_.interface().describe(&collective, num_ranks_, &num_bytes, &err);
+    if (described != TSR_E_UNSUPPORTED) check(described, err);  // what is not claimed, submit refuses too
+  }
   if (num_bytes > 0) {
     call(owner_.device_interface().allocate, owner_.device(), TSR_MEMORY_DEVICE, num_bytes, &collective.workspace);
     workspaces_.push_back(collective.workspace);
@@ -177,10 +179,12 @@ void run_ranks(const CommSpec& spec, const std::function<void(CommRank&)>& body)
     thread.join();
 }
 
-tsr_collective make_collective(uint32_t kind, tsr_dtype dtype, uint64_t num_elements, const void* send, void* recv) {
+tsr_collective make_collective(uint32_t kind, tsr_dtype dtype, uint64_t num_elements, const void* send, void* recv,
+                               uint32_t reduce) {
   tsr_collective collective{};
   collective.struct_size = sizeof collective;
   collective.kind = kind;
+  collective.reduce = reduce;
   collective.dtype = dtype;
   collective.num_elements = num_elements;
   collective.send = send;

@@ -42,8 +42,8 @@ class Comm {
   int num_ranks() const { return num_ranks_; }
 
   /// Fills what is 0 in `collective`: struct_size, the stream (the rank's first), the sequence, the label; brings the
-  /// workspace that describe asks for, which lives as long as this.
-  void submit(tsr_collective collective);
+  /// workspace that describe asks for, which lives as long as this. One that will be refused needs none.
+  void submit(tsr_collective collective, bool needs_workspace = true);
   void check_async();
   void abort();
 
@@ -130,6 +130,7 @@ tsr_device* open_device(const tsr_device_interface& interface, const std::string
 void run_ranks(const CommSpec& spec, const std::function<void(CommRank&)>& body);
 
 /// A collective with the fields that most tests give.
-tsr_collective make_collective(uint32_t kind, tsr_dtype dtype, uint64_t num_elements, const void* send, void* recv);
+tsr_collective make_collective(uint32_t kind, tsr_dtype dtype, uint64_t num_elements, const void* send, void* recv,
+                               uint32_t reduce = 0);
 
 }  // namespace tessera::testing

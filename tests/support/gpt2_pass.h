@@ -59,9 +59,11 @@ class Gpt2Pass {
     return program;
   }
 
-  /// Calls `look` as a pass over rank 0's program.
+  /// Calls `look` as a pass over rank 0's program, of which it sees what `change` makes.
   using Look = std::function<void(const ProgramView&, const Edit&)>;
-  void look_at(const Look& look, uint32_t purpose = TSR_PURPOSE_STEP) const { lowered(Looker(look), 0, purpose); }
+  void look_at(const Look& look, uint32_t purpose = TSR_PURPOSE_STEP, const Change& change = {}) const {
+    lowered(Looker(look), 0, purpose, change);
+  }
 
  private:
   struct AnyStrategy : Strategy {

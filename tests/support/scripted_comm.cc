@@ -38,7 +38,11 @@ class ScriptedCommunicator final : public Communicator {
 
 struct Plugin {
   static constexpr const char* kName = "scripted";
-  static void caps(std::string_view, tsr_comm_caps&) {}
+  static void caps(std::string_view, tsr_comm_caps& caps) {
+    caps.collectives = caps.reduces = ~uint64_t{0};
+    caps.dtypes = kAllDtypes;
+    caps.num_dtypes = std::size(kAllDtypes);
+  }
   static uint64_t describe(const tsr_collective&, int) { return 64; }
   static std::unique_ptr<Communicator> create(const tsr_comm_create_args& args) {
     return std::make_unique<ScriptedCommunicator>(args);

@@ -89,13 +89,39 @@ TEST(Storage, AGroupIsItsFlatsOneBehindTheOther) {
   });
 }
 
-TEST(Storage, WhatIsSplitAlreadyIsRefused) {
-  const Gpt2Pass gpt2(2);
-  const DescribeOp describe = [](const tsr_op& op) { return cpu::describe(op); };
+fsdp::Fsdp make_fsdp() {
   const OptionValues options = {{"sharding", "full_shard"},        {"wrap", "unit"},
                                 {"reshard-after-forward", "auto"}, {"prefetch", "", 1},
                                 {"backward-prefetch", "pre"},      {"limit-all-gathers", "", 0}};
-  const fsdp::Fsdp fsdp("dp", options);
+  return fsdp::Fsdp("dp", options);
+}
+
+TEST(Storage, GradientsAreFoundOfWhatIsSplitToo) {
+  for (const bool is_split : {false, true}) {
+    const Gpt2Pass gpt2(2);
+    const Gpt2Pass::Change split = [&](Program& program) { program = gpt2.lowered(make_fsdp(), 0); };
+    const auto look = [&](const ProgramView& view, const Edit&) {
+      const std::vector<ParamGroup> groups = storage::gradients(view);
+      ASSERT_EQ(groups.size(), gpt2.model().units.size());
+      const GradientSums sums(view);
+      for (const ParamGroup& group : groups) {
+        EXPECT_EQ(group.num_elements, view.buffer(group.first().gradient).num_elements);
+        const std::vector<GradientSum> found = sums.of(group);
+        ASSERT_EQ(found.size(), 1u);
+        EXPECT_EQ(found[0].buffers, std::vector{group.first().gradient});
+        const auto writer = std::ranges::find(view.actions(), found[0].last_writer, &tsr_action::id);
+        ASSERT_NE(writer, view.actions().end());
+        EXPECT_EQ(writer->kind == TSR_ACTION_REDUCE_SCATTER, is_split);
+      }
+    };
+    gpt2.look_at(look, TSR_PURPOSE_STEP, is_split ? split : Gpt2Pass::Change());
+  }
+}
+
+TEST(Storage, WhatIsSplitAlreadyIsRefused) {
+  const Gpt2Pass gpt2(2);
+  const DescribeOp describe = [](const tsr_op& op) { return cpu::describe(op); };
+  const fsdp::Fsdp fsdp = make_fsdp();
   Program program = gpt2.lowered(fsdp, 0);
   using Table = StrategyTable<fsdp::Fsdp, TSR_STRATEGY_SPLIT_STORAGE, TSR_SPLITS_BATCH>;
   Strategy* again = const_cast<fsdp::Fsdp*>(&fsdp);

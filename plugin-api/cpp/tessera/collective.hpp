@@ -101,7 +101,7 @@ struct Collective {
 
   uint64_t element_bytes() const { return TSR_NUM_BYTES(dtype, 1); }
   bool is_messages() const { return kind >= TSR_COLL_SEND && kind <= TSR_COLL_EXCHANGE; }
-  uint64_t slice_elements(int rank) const { return offsets[rank + 1u] - offsets[static_cast<size_t>(rank)]; }
+  uint64_t slice_elements(int rank) const { return offsets[static_cast<size_t>(rank) + 1] - slice_begin(rank); }
   uint64_t slice_begin(int rank) const { return offsets[static_cast<size_t>(rank)]; }
   /// All elements that this rank sends or receives; of messages the larger of both.
   uint64_t total_elements() const;

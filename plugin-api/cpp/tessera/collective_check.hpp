@@ -144,8 +144,8 @@ inline void read_data(const Context& context, const tsr_collective& source, Coll
       read_slices(context, source.recv_counts ? source.recv_counts : source.counts, target.recv_offsets);
       send_elements = target.offsets.back();
       recv_elements = target.recv_offsets.back();
-      context.require(target.slice_elements(member.rank) ==
-                          target.recv_offsets[member.rank + 1u] - target.recv_offsets[static_cast<size_t>(member.rank)],
+      context.require(target.slice_elements(member.rank) == target.recv_offsets[static_cast<size_t>(member.rank) + 1] -
+                                                                target.recv_offsets[static_cast<size_t>(member.rank)],
                       "sends itself a number of elements that differs from the number it receives from itself");
       is_in_place = false;
   }

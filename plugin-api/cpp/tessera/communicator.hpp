@@ -18,17 +18,22 @@
 #include <algorithm>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "tessera/collective.hpp"
 #include "tessera/extension.hpp"
 
 namespace tessera {
 
+template <class Plugin>
+class CommunicatorTable;
+
 /// One member of one group. Functions throw tessera::Error; the table turns it into a status. Threads and states are
 /// those of tsr_communicator_interface.
 class Communicator {
  public:
   virtual ~Communicator() = default;
+  /// Of a collective that caps() lists; the table has refused others.
   virtual void submit(const tsr_collective& collective) = 0;
   /// Throws the first error of any work.
   virtual void check_async() = 0;
@@ -36,6 +41,14 @@ class Communicator {
   /// abort(), beside `first` of the same plugin, which is cut before this one: for those that a thread of their own
   /// ends later.
   virtual void abort_after(Communicator& /*first*/) noexcept { abort(); }
+
+ private:
+  template <class Plugin>
+  friend class CommunicatorTable;
+
+  // Set by the table's create.
+  std::string where_;     // Member::where()
+  tsr_comm_caps caps_{};  // on the streams of its device
 };
 
 /// The member that takes part in create, from the ABI's arguments. INVALID_ARGUMENT when they contradict one another.
@@ -55,17 +68,31 @@ inline Member make_member(std::string_view plugin, const tsr_comm_create_args& a
   return member;
 }
 
+/// Whether `caps` list a collective.
+inline bool is_claimed(const tsr_comm_caps& caps, const tsr_collective& c) {
+  const auto has = [](uint64_t mask, uint32_t number) { return number < 64 && (mask >> number & 1) != 0; };
+  const std::span<const tsr_dtype> dtypes(caps.dtypes, caps.num_dtypes);
+  return has(caps.collectives, c.kind) && (!is_reduction(c.kind) || has(caps.reduces, c.reduce)) &&
+         (c.kind == TSR_COLL_BARRIER || std::ranges::count(dtypes, c.dtype) > 0);
+}
+
+/// Whether the ABI has such a collective, by kind, reduction and dtype.
+inline bool is_known(const tsr_collective& c) {
+  const auto is_within = [](uint32_t number, uint32_t first, uint32_t last) {
+    return number >= first && number <= last;
+  };
+  return is_within(c.kind, TSR_COLL_ALL_REDUCE, TSR_COLL_BARRIER) &&
+         (!is_reduction(c.kind) || is_within(c.reduce, TSR_REDUCE_SUM, TSR_REDUCE_MAX)) &&
+         (c.kind == TSR_COLL_BARRIER || std::ranges::count(kAllDtypes, c.dtype) > 0);
+}
+
 /// Throws UNSUPPORTED for a collective that a plugin claims on none of its kinds of streams.
 template <class Plugin>
 void require_claimed(const tsr_collective& c) {
-  const auto has = [](uint64_t mask, uint32_t number) { return number < 64 && (mask >> number & 1) != 0; };
   for (const tsr_str kind : Plugin::kStreamKinds) {
     tsr_comm_caps caps{};
     Plugin::caps(view(kind), caps);
-    const std::span<const tsr_dtype> dtypes(caps.dtypes, caps.num_dtypes);
-    if (has(caps.collectives, c.kind) && (!is_reduction(c.kind) || has(caps.reduces, c.reduce)) &&
-        (c.kind == TSR_COLL_BARRIER || std::ranges::count(dtypes, c.dtype) > 0))
-      return;
+    if (is_claimed(caps, c)) return;
   }
   throw Error(TSR_E_UNSUPPORTED, "[" + std::string(Plugin::kName) + "] describe: collective " + std::to_string(c.kind) +
                                      " with reduction " + std::to_string(c.reduce) + " of dtype " +
@@ -78,6 +105,13 @@ template <class Plugin>
 class CommunicatorTable {
   static Communicator& of(tsr_comm* comm) { return *reinterpret_cast<Communicator*>(comm); }
   static tsr_comm* handle(std::unique_ptr<Communicator> comm) { return reinterpret_cast<tsr_comm*>(comm.release()); }
+  /// UNSUPPORTED for what caps() does not list. What is wrong in itself the communicator refuses, as INVALID_ARGUMENT.
+  static void refuse_unclaimed(const Communicator& comm, const tsr_collective& c) {
+    if (!TSR_HAS(&c, tsr_collective, label) || !is_known(c) || is_claimed(comm.caps_, c)) return;
+    throw Error(TSR_E_UNSUPPORTED, comm.where_ + ": " + collective_name(c.kind) + " #" + std::to_string(c.sequence) +
+                                       " (" + to_string(c.label) + ") with reduction " + reduce_name(c.reduce) +
+                                       " of dtype " + dtype_name(c.dtype) + " is not among its caps");
+  }
 
  public:
   static tsr_status caps(tsr_str stream_kind, tsr_comm_caps* caps, tsr_error* err) noexcept {
@@ -105,11 +139,17 @@ class CommunicatorTable {
     return guard(err, Plugin::kName, [&] {
       if (!TSR_HAS(args, tsr_comm_create_args, cancel))
         throw Error(TSR_E_INVALID_ARGUMENT, "[" + std::string(Plugin::kName) + "] create: struct_size is too small");
-      *comm = handle(Plugin::create(*args));
+      std::unique_ptr<Communicator> made = Plugin::create(*args);
+      made->where_ = make_member(Plugin::kName, *args).where();
+      Plugin::caps(view(args->device_interface->stream_kind), made->caps_);
+      *comm = handle(std::move(made));
     });
   }
   static tsr_status submit(tsr_comm* comm, const tsr_collective* collective, tsr_error* err) noexcept {
-    return guard(err, Plugin::kName, [&] { of(comm).submit(*collective); });
+    return guard(err, Plugin::kName, [&] {
+      refuse_unclaimed(of(comm), *collective);
+      of(comm).submit(*collective);
+    });
   }
   static tsr_status async_error(tsr_comm* comm, tsr_error* err) noexcept {
     return guard(err, Plugin::kName, [&] { of(comm).check_async(); });

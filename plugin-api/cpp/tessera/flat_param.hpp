@@ -35,8 +35,9 @@ namespace detail {
 
 [[noreturn]] inline void refuse_split(const std::string& name) {
   throw Error(TSR_E_UNSUPPORTED, "the parameters of " + name +
-                                     " are already split by the strategy of another axis; use a strategy that splits "
-                                     "them on one axis and ddp on the others: --strategy replicate=ddp,shard=fsdp");
+                                     " are already split by the strategy of another axis, and can be split only once; "
+                                     "split them on one axis, and give the others a strategy that splits none, such as "
+                                     "ddp: --strategy replicate=ddp,shard=fsdp");
 }
 
 /// Finds the casts to the dtype of compute (bf16, fp16), and refuses any other reader: once the values are slices, an
@@ -81,8 +82,9 @@ inline std::string state_suffix(const ProgramView& view, uint32_t number) {
   return " " + (is_named ? to_string(view.raw.states[number - first]) : "role " + std::to_string(number));
 }
 
-/// The flat parameters of a program, in order of their buffers. Throws UNSUPPORTED when another pass has split them
-/// already, and for slices that must be cut at multiples.
+/// The flat parameters of a program, in order of their buffers, for strategies that split them; those that only sum
+/// gradients ask gradients(). Throws UNSUPPORTED when another pass has split them already, and for slices that must be
+/// cut at multiples.
 inline std::vector<FlatParam> flat_params(const ProgramView& view) {
   if (view.raw.slice_granule != 1)
     throw Error(TSR_E_UNSUPPORTED, "slices of homes must be cut at multiples of " +

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,23 @@ struct GradientSum {
   /// The actions that add it to the homes, in list order; none: the homes keep the sum itself.
   std::vector<const tsr_action*> adds;
 };
+
+/// Where the gradients are that this rank has, one group for each of their buffers: for strategies that sum gradients
+/// and split nothing, so parameters may be whole or split by the strategy of another axis. Of a group only the name,
+/// the gradient and the number of elements are set.
+inline std::vector<ParamGroup> gradients(const ProgramView& view) {
+  std::set<uint64_t> done;
+  std::vector<ParamGroup> groups;
+  for (const tsr_home& home : view.homes()) {
+    const uint64_t buffer = role_of(home, TSR_HOME_GRADIENT).buffer;
+    if (!buffer || !done.insert(buffer).second) continue;
+    FlatParam param;
+    param.gradient = buffer;
+    const tsr_buffer& gradient = view.buffer(buffer);
+    groups.push_back({to_string(gradient.name), {param}, {0}, gradient.num_elements});
+  }
+  return groups;
+}
 
 /// Finds the sums of a program's groups. Borrows the view.
 class GradientSums {

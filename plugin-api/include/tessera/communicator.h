@@ -8,10 +8,13 @@
  * Errors come in two ways. What is wrong with the call (a root outside the group, a dtype the communicator does not
  * have) is returned by the call. What goes wrong later fails the stream, and is what async_error returns from then on:
  *   DEADLINE          ranks were missing after timeout_ms; the message names them where that can be known
- *   UNAVAILABLE       the connection to a rank is gone, as when its process has ended
+ *   UNAVAILABLE       the connection to a rank is gone without a word from it, as when its process has ended
  *   INVALID_ARGUMENT  the ranks submitted what does not match (kind, dtype, counts, root); NCCL cannot tell
- *   ABORTED           abort() was called here, or a peer has stopped
+ *   ABORTED           abort() was called here, or at a peer
  *   INTERNAL          a call of a library under the communicator failed
+ * UNAVAILABLE tells the user that a rank has died, ABORTED that the cause is another one. To the other end of a
+ * connection both are an end of file, so a communicator over connections sends a goodbye in abort(), without waiting,
+ * before it closes them; a rank that reads it fails with ABORTED.
  * After the first of them the communicator is unusable: what is submitted later fails too, and only abort, async_error
  * and destroy may be called. There is no retry. So a communicator is *working*, then after an error or abort *failed*.
  *
@@ -30,6 +33,8 @@
  *   EXCHANGE        all `transfers` at once; they cannot block one another
  *   BARRIER         no rank leaves before all entered
  * Slices lie one after another: slice i starts at c_0 + ... + c_{i-1}, with c = counts[] or num_elements for each.
+ * Nothing reads the send of a BROADCAST but the root's, nor writes the recv of a REDUCE but the root's: the others',
+ * and those of no elements, may be NULL.
  *
  * A communicator is for one stream, that of its first submit: another one is refused. A SEND may wait for its RECV, or
  * end before it: that it has ended means only that the data may be written over.
@@ -168,11 +173,12 @@ typedef struct tsr_communicator_interface {
    * done, or until destroy has returned after an error. Where work on a stream cannot fail ("cuda.stream") failed work
    * ends, what it wrote is undefined, and async_error has the error by then: the host asks for it after every wait for
    * such a stream.
-   * Errors, with nothing enqueued: INVALID_ARGUMENT for an unknown kind, dtype or reduction, a root or peer outside the
-   * group or this rank itself, NULL or unaligned data, counts that overflow, send and recv that overlap but not in
-   * place, a negative timeout_ms, no stream or another than before; UNSUPPORTED for what caps() does not list; ABORTED
-   * after abort(). A communicator that has failed may return its first error here too.
-   * [issue-thread; working, failed] */
+   * Errors, with nothing enqueued: INVALID_ARGUMENT for an unknown kind, dtype or reduction, an average of integers, a
+   * root or peer outside the group, a peer that is this rank itself, NULL or unaligned data, counts that overflow, send
+   * and recv that overlap but not in place, a negative timeout_ms, reserved or spare words that are not 0, an
+   * is_receive other than 1 and 0, no stream or another than before; UNSUPPORTED for what caps() does not list; ABORTED
+   * after abort(). A communicator that has failed may return its first error here too. [issue-thread; working, failed]
+   */
   TSR_FN(tsr_status, submit)(tsr_comm* comm, const tsr_collective* collective, tsr_error* err) TSR_NOEXCEPT;
   /* OK, or the first error of any of this communicator's work, which it returns from then on. Errors: those at the top
    * of this file. Where work cannot fail its stream, the error is here before the failed work ends. [any-thread] */
@@ -190,7 +196,8 @@ typedef struct tsr_communicator_interface {
    * communicator's own, for seconds at most, and 2 after an abort; leaves no thread, descriptor or memory.
    * [control-thread; working, failed] */
   TSR_FN(void, destroy)(tsr_comm* comm) TSR_NOEXCEPT;
-  /* Optional tables by id, or NULL; there is none so far. Constants that live as long as the process. [any-thread] */
+  /* May be NULL. Optional tables by id, or NULL; there is none so far. Constants that live as long as the process.
+   * [any-thread] */
   TSR_FN(const void*, get_extension)(tsr_str id) TSR_NOEXCEPT;
 } tsr_communicator_interface;
 

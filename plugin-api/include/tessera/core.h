@@ -125,7 +125,9 @@ typedef struct tsr_error {
   int32_t native_code; /* errno, cudaError_t, ...; 0 if none or not kept */
   int32_t rank;
   uint32_t reserved;
-  char domain[32];   /* the plugin's name, or its file's */
+  char domain[32];   /* the plugin's file without .so, "gloo-comm", or its name, "gloo". The user reads "[domain] " and
+                        the message, which is not repeated where the message begins so itself: so take the file's,
+                        and begin messages that name the plugin with the same */
   char message[464]; /* one sentence: what, where, which value, what to do */
 } tsr_error;
 
@@ -210,7 +212,8 @@ typedef struct tsr_host {
   uint32_t abi_minor; /* the effective minor of this host and plugin; in query, which settles it, the host's highest */
   void* ctx;
   /* Writes one log line; `level` is TSR_LOG_*, and one outside of the range counts as the nearest. A line that cannot
-   * be written is dropped, and one of more than 4,096 bytes is cut. [any-thread, may block for as long as writing takes] */
+   * be written is dropped, and one of more than 4,096 bytes is cut. [any-thread, may block for as long as writing
+   * takes] */
   TSR_FN(void, log)(void* ctx, int32_t level, tsr_str message) TSR_NOEXCEPT;
   /* A service table by id (for instance TSR_KV_SERVICE), or NULL when the host has none: while a program is only
    * planned there is no key-value store. The table is the host's and lives as long as it. [any-thread] */

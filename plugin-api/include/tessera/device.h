@@ -313,8 +313,8 @@ typedef struct tsr_device_interface {
   TSR_FN(tsr_status, launch)
   (tsr_kernel* kernel, tsr_stream* stream, void* const* pointers, uint64_t num_pointers, tsr_error* err) TSR_NOEXCEPT;
 
-  /* The tables below by id, or NULL for one the device does not have. Constants that live as long as the process.
-   * [any-thread] */
+  /* May be NULL. The tables below by id, or NULL for one the device does not have. Constants that live as long as the
+   * process. [any-thread] */
   TSR_FN(const void*, get_extension)(tsr_str id) TSR_NOEXCEPT;
 } tsr_device_interface;
 

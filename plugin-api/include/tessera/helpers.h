@@ -16,9 +16,19 @@ extern "C" {
 #define TSR_STR(literal) \
   { literal, sizeof(literal) - 1 }
 
-/* An initializer of a tsr_action that has neither segment, micro-batch, group, peer nor strategy yet. */
+/* An initializer of a tsr_action that has neither segment, micro-batch, group, peer nor strategy yet. Of C++, only
+ * C++20 has initializers of named fields, and compilers warn of the others. */
+#ifdef __cplusplus
+static inline tsr_action tsr_action_init(void) {
+  tsr_action action = tsr_action();
+  action.segment = action.micro_batch = action.group = action.peer = action.strategy = -1;
+  return action;
+}
+#define TSR_ACTION_INIT tsr_action_init()
+#else
 #define TSR_ACTION_INIT \
   { .segment = -1, .micro_batch = -1, .group = -1, .peer = -1, .strategy = -1 }
+#endif
 
 /* Whether a string of the host is this text. [any-thread] */
 static inline int tsr_equals(tsr_str s, const char* text) {
@@ -33,6 +43,15 @@ static inline const tsr_option_value* tsr_find_option(const tsr_option_value* va
   return NULL;
 }
 
+/* Copies what fits of a text, and its end. Neither strncat, of which gcc warns where it may cut, nor strnlen, which C11
+ * does not have. [any-thread] */
+static inline void tsr_copy_text(char* to, size_t num_bytes, const char* text) {
+  const char* const end = (const char*)memchr(text, 0, num_bytes - 1);
+  const size_t length = end != NULL ? (size_t)(end - text) : num_bytes - 1;
+  memcpy(to, text, length);
+  to[length] = 0;
+}
+
 /* Fills `err`, which may be NULL, and returns `code`. `domain` is the plugin's name; `sentence` says what is wrong,
  * where, and what to do. Both are cut to what fits. [any-thread] */
 static inline tsr_status tsr_fail(tsr_error* err, tsr_status code, const char* domain, const char* sentence) {
@@ -40,8 +59,8 @@ static inline tsr_status tsr_fail(tsr_error* err, tsr_status code, const char* d
   memset(err, 0, sizeof *err);
   err->code = code;
   err->rank = -1;
-  strncat(err->domain, domain, sizeof err->domain - 1);
-  strncat(err->message, sentence, sizeof err->message - 1);
+  tsr_copy_text(err->domain, sizeof err->domain, domain);
+  tsr_copy_text(err->message, sizeof err->message, sentence);
   return code;
 }
 
@@ -64,11 +83,10 @@ static inline tsr_status tsr_shake_hands(tsr_handshake* io, const char* domain, 
 /* Defines the entry of a plugin with one interface, and what it returns:
  *     TSR_DEFINE_PLUGIN("name", kDescriptor, TSR_STRATEGY_INTERFACE, kInterface) */
 #define TSR_DEFINE_PLUGIN(domain, descriptor_, interface_id, interface_)                                          \
-  static const void* tsr_get_interface(tsr_str id) {                                                              \
+  static const void* tsr_get_interface(tsr_str id) TSR_NOEXCEPT {                                                 \
     return tsr_equals(id, interface_id) ? &(interface_) : NULL;                                                   \
   }                                                                                                               \
-  static const tsr_factory tsr_plugin_factory = {                                                                 \
-      .struct_size = sizeof(tsr_factory), .descriptor = &(descriptor_), .get_interface = tsr_get_interface};      \
+  static const tsr_factory tsr_plugin_factory = {sizeof(tsr_factory), 0, &(descriptor_), tsr_get_interface};      \
   TSR_EXPORT tsr_status tsr_plugin_query_v1(tsr_handshake* io, const tsr_host* host, const tsr_factory** factory, \
                                             tsr_error* err) TSR_NOEXCEPT {                                        \
     (void)host;                                                                                                   \

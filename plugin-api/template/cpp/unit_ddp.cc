@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // unit-ddp: data parallelism, one sum for each unit of the model: a whole Tessera strategy in C++20. Copy it and change
-// it.
+// it. On another axis a strategy may split the parameters (--strategy r=unit-ddp,s=fsdp): it sums the gradients of what
+// each rank has.
 //
 // A strategy is a compiler pass: it neither computes nor communicates, it inserts collectives into the host's program.
 // `tessera/storage.hpp` finds what data parallelism asks for: where the gradients of each unit are complete, also with
@@ -24,14 +25,11 @@ class UnitDdp final : public Strategy {
     if (view.raw.purpose == TSR_PURPOSE_INIT) return storage::broadcast_values(view, edit, stream);
     size_t num_sums = 0;
     const storage::GradientSums sums(view);
-    for (const storage::FlatParam& param : storage::flat_params(view)) {
-      storage::ParamGroup unit;
-      unit.add(param);
+    for (const storage::ParamGroup& unit : storage::gradients(view))
       for (const storage::GradientSum& sum : sums.of(unit)) {
         storage::sum_group_on_every_rank(view, edit, stream, unit, sum);
         ++num_sums;
       }
-    }
     edit.collect_garbage();
     if (is_verbose_) host_.log(TSR_LOG_INFO, "unit-ddp: " + std::to_string(num_sums) + " sums in a step");
   }

@@ -108,7 +108,7 @@ TEST(NcclComm, RefusesDtypesThatNcclDoesNotHave) {
     TypedBuffer buffer(TSR_U16, 10);
     const Error error = caught([&] { rank.comm().submit(all_reduce(buffer)); });
     EXPECT_EQ(error.code(), TSR_E_UNSUPPORTED);
-    EXPECT_TRUE(says(error, "10 elements u16")) << error.what();
+    EXPECT_TRUE(says(error, "dp.test rank 0: all_reduce #0") && says(error, "u16")) << error.what();
   });
 }
 
