@@ -1,6 +1,8 @@
-// Buffers are named, since their ids depend on what else is in the program.
+// Buffers are named, since their ids depend on what else is in the program. A name has its length before it.
 
 #include "compile/homes_fingerprint.h"
+
+#include <string_view>
 
 #include "base/concat.h"
 #include "base/sha256.h"
@@ -16,11 +18,12 @@ std::string text_of_pieces(const Home& home) {
 }
 
 std::string text_of_place(const Program& program, const Home& home) {
-  std::string text = concat(home.name, " ", home.unit, " ", home.num_elements);
+  std::string text = concat(home.name.size(), ":", home.name, " ", home.unit, " ", home.num_elements);
   for (const auto& [number, role] : home.roles) {
     const Buffer* const buffer = role.buffer ? &program.buffer(role.buffer) : nullptr;
-    text += concat(" role ", number, " ", buffer ? buffer->kind : 0, " ", buffer ? buffer->name : "none", "+",
-                   role.offset, ":", role.num_elements);
+    const std::string_view name = buffer ? std::string_view(buffer->name) : "none";
+    text += concat(" role ", number, " ", buffer ? buffer->kind : 0, " ", name.size(), ":", name, "+", role.offset, ":",
+                   role.num_elements);
   }
   return text + "\n";
 }
