@@ -11,6 +11,7 @@
 #include "exec/rank_runtime.h"
 #include "model/gpt2/gpt2.h"
 #include "model/initial_values.h"
+#include "passes/dependencies.h"
 #include "support/expect_error.h"
 #include "support/memory_kv.h"
 #include "support/paths.h"
@@ -176,6 +177,42 @@ TEST_P(ExecutableTest, CopiesAndTransfersMayBeginAndEndBeyond4GiB) {
   EXPECT_EQ(commands.list.at(0)->transfer.offset, 2 * kBytes);
   EXPECT_EQ(commands.list.at(0)->transfer.memory.size(), kBytes);
   EXPECT_EQ(commands.list.at(1)->num_bytes, kBytes);
+}
+
+/// Neither half waits for the other, as where the first one is received.
+TEST_P(ExecutableTest, TheMemoryCheckFillsEachRangeOnTheStreamOfItsFirstWriter) {
+  constexpr uint64_t kHalf = kBufferAlignment / sizeof(float);
+  const auto check = [&](const Use& last_read, size_t end_is_looked_at_by) {
+    Program program = empty_program(model_, mesh_);
+    const uint64_t x = transient(program, "x", 2 * kHalf), y = transient(program, "y", 2 * kHalf);
+    add_action(program, TSR_ACTION_ZERO, TSR_STREAM_COPY_OUT, {write(x).at(0, kHalf)});
+    add_action(program, TSR_ACTION_ZERO, TSR_STREAM_COMPUTE, {write(x).at(kHalf, kHalf)});
+    add_action(program, TSR_ACTION_COPY, TSR_STREAM_COMPUTE,
+               {read(x).at(last_read.offset, last_read.num_elements), write(y).at(0, last_read.num_elements)});
+    derive_dependencies(program);
+    const MemoryPlan memory{{{x, 0}, {y, 4 * kBufferAlignment}}, {}};
+    const Device device({.api = &device_, .host = &host_});
+    Communicators none({}, device, {});
+    std::map<uint32_t, Arena> arenas;
+    arenas.emplace(TSR_MEMORY_DEVICE, Arena(device, TSR_MEMORY_DEVICE, 8 * kBufferAlignment));
+    ExecutionContext context({device, device, device}, none, {}, arenas, nullptr, {true, kBufferAlignment, {}}, {});
+    std::atomic<size_t> unused{0};
+    const Commands commands = build_commands(program, memory, context, unused);
+    std::byte* const begin = arenas.at(TSR_MEMORY_DEVICE).at(0);
+    std::vector<std::vector<std::pair<int64_t, uint64_t>>> filled(3);  // with NaN: offset in x, bytes
+    for (size_t i = 0; i < 3; ++i) {
+      for (const Fill& fill : commands.list[i]->fills)
+        if (const auto offset = static_cast<std::byte*>(fill.pointer) - begin; fill.byte == 0xFF && offset < 1024)
+          filled[i].emplace_back(offset, fill.num_bytes);
+      const auto is_of_x = [](const auto& zone) { return zone->buffer == "x"; };
+      EXPECT_EQ(std::ranges::count_if(commands.list[i]->red_zones, is_of_x), i == end_is_looked_at_by ? 1 : 0) << i;
+    }
+    EXPECT_EQ(filled[0], (std::vector{std::pair(int64_t{0}, uint64_t{kBufferAlignment})}));
+    EXPECT_EQ(filled[1], (std::vector{std::pair(int64_t{kBufferAlignment}, uint64_t{kBufferAlignment})}));
+    EXPECT_TRUE(filled[2].empty());
+  };
+  check({.offset = 0, .num_elements = 2 * kHalf}, 2);
+  check({.offset = kHalf, .num_elements = kHalf}, 0);  // the last one does not wait for the first
 }
 
 TEST_P(ExecutableTest, TheMemoryCheckFindsTheFirstActionWithAResultThatIsNotFinite) {
