@@ -31,22 +31,24 @@
 namespace tessera::host {
 namespace {
 
-/// What --debug-memory does to a transient buffer.
+/// What --debug-memory does to a buffer.
 struct CheckedBuffer {
   uint32_t first = 0, last = 0;  // actions: the bytes after its end are filled before `first`, looked at after `last`
-  RangeSet filled;               // by the commands built so far
+  RangeSet filled;               // by the commands built so far; the whole of what persists
 };
 
-/// By id. `last` is the last action to bind the buffer, of those that come after `first` on every execution: where
-/// `first` sends, others do not wait for it (order_live_ranges).
+/// By id. `last` is the last action to bind the buffer, of those that come after `first` on every execution: others do
+/// not wait for a `first` that sends, nor for that of a buffer that persists (order_live_ranges).
 std::map<uint64_t, CheckedBuffer> checked_buffers(const Program& program) {
   const VectorClocks clocks(program);
   std::map<uint64_t, CheckedBuffer> result;
   for (uint32_t i = 0; i < program.actions.size(); ++i)
     for (const Binding& b : program.actions[i].bindings) {
       const Buffer& buffer = program.buffer(b.buffer);
-      if (buffer.persistent || buffer.memory == TSR_MEMORY_FILE) continue;
-      CheckedBuffer& checked = result.try_emplace(b.buffer, CheckedBuffer{i, i, {}}).first->second;
+      if (buffer.memory == TSR_MEMORY_FILE) continue;
+      const auto [found, is_new] = result.try_emplace(b.buffer, CheckedBuffer{i, i, {}});
+      CheckedBuffer& checked = found->second;
+      if (is_new && buffer.persistent) checked.filled.add(0, buffer.num_elements);
       if (clocks.ordered(checked.first, i)) checked.last = i;
     }
   return result;
@@ -256,7 +258,8 @@ struct CommandBuilder {
     }
   }
 
-  /// What the action is the first to bind, which it writes: a range is not read before it is written.
+  /// What the action is the first to bind of a transient buffer, which it writes: a range is not read before it is
+  /// written.
   void fill_fresh(Command& command, const Binding& b, RangeSet& filled) const {
     const Buffer& buffer = program.buffer(b.buffer);
     const uint64_t end = b.offset + b.num_elements;

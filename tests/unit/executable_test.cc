@@ -31,11 +31,12 @@ class Caller final : public Strategy {
  public:
   static constexpr std::string_view kName = "caller";
   Caller(std::string_view, std::span<const tsr_option_value>) {}
-  explicit Caller(std::function<void(std::span<const tsr_tensor_view>)> body) : body_(std::move(body)) {}
+  Caller(std::function<void(std::span<const tsr_tensor_view>)> body, bool persists)
+      : body_(std::move(body)), persists_(persists) {}
 
   void lower(const ProgramView& view, const Edit& edit) const override {
     if (view.raw.purpose != TSR_PURPOSE_STEP) return;
-    const uint64_t buffer = edit.add_buffer("mine", TSR_BUFFER_PLUGIN, TSR_F32, kElements);
+    const uint64_t buffer = edit.add_buffer("mine", TSR_BUFFER_PLUGIN, TSR_F32, kElements, persists_);
     tsr_action action = make_action(TSR_ACTION_CALL, TSR_STREAM_COMPUTE);
     action.strategy = view.raw.strategy;
     action.tag = 7;
@@ -69,6 +70,7 @@ class Caller final : public Strategy {
   }
 
   std::function<void(std::span<const tsr_tensor_view>)> body_;
+  bool persists_ = false;
 };
 using Table = StrategyTable<Caller, TSR_STRATEGY_SPLIT_STORAGE, TSR_SPLITS_BATCH>;
 
@@ -77,7 +79,7 @@ class ExecutableTest : public ::testing::TestWithParam<std::string> {
  protected:
   /// One step of a tiny model in which the call runs `body`.
   StepResult step(std::function<void(std::span<const tsr_tensor_view>)> body, bool check_memory = false) {
-    Caller caller(std::move(body));
+    Caller caller(std::move(body), persists_);
     Strategy& strategy = caller;
     const StrategyOnAxis on_axis{"caller", 0, &interface_, reinterpret_cast<tsr_strategy*>(&strategy)};
     const uint64_t guard_bytes = check_memory ? kBufferAlignment : 0;
@@ -119,6 +121,7 @@ class ExecutableTest : public ::testing::TestWithParam<std::string> {
                            {.batch = 1, .seq = 8, .loss_scale = 1.0 / 8});
   std::atomic<bool> cancelled_{false};
   std::atomic<int> num_questions_{0};  ///< whether the run is cancelled
+  bool persists_ = false;              ///< the buffer of the call
   size_t first_call_ = 0;              // of the last step's program
 };
 
@@ -260,6 +263,13 @@ TEST_P(ExecutableTest, FreshMemoryIsNotANumberInDebugMode) {
 }
 
 TEST_P(ExecutableTest, AWritePastABufferIsReportedInDebugMode) {
+  const auto write_past_end = [](auto operands) { static_cast<float*>(operands[0].data)[kElements] = 0.0f; };
+  expect_error([&] { step(write_past_end, true); },
+               {"byte 0 past the end of buffer mine, which is written by the call of caller with tag "});
+}
+
+TEST_P(ExecutableTest, AWritePastABufferThatPersistsIsReportedInDebugMode) {
+  persists_ = true;
   const auto write_past_end = [](auto operands) { static_cast<float*>(operands[0].data)[kElements] = 0.0f; };
   expect_error([&] { step(write_past_end, true); },
                {"byte 0 past the end of buffer mine, which is written by the call of caller with tag "});
