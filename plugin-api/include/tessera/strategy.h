@@ -41,7 +41,7 @@ typedef struct tsr_strategy tsr_strategy;
  * another version of it. On the same ones each rank goes on with what it had. */
 #define TSR_ON_CHANGE_RESET 1u  /* it begins anew, as `init` makes it, and the user is told */
 #define TSR_ON_CHANGE_KEEP 2u   /* a rank takes what the rank of its number had, if that has this length and version */
-#define TSR_ON_CHANGE_REFUSE 3u /* the run is not resumed */
+#define TSR_ON_CHANGE_REFUSE 3u /* the run is not resumed, if it was saved under this or is resumed under this */
 
 /* APPENDABLE. */
 typedef struct tsr_state_description {
