@@ -20,6 +20,7 @@
 #include <map>
 #include <set>
 
+#include "base/concat.h"
 #include "passes/dependencies.h"
 #include "program/collective.h"
 #include "program/collective_operands.h"
@@ -27,6 +28,7 @@
 #include "program/range_set.h"
 #include "tessera/error.hpp"
 #include "tessera/ranges.hpp"
+#include "verify/diagnostics.h"
 
 namespace tessera::host {
 namespace {
@@ -178,6 +180,8 @@ struct CommandBuilder {
     command.kind = Command::Kind::call;
     StrategyCall& made = command.call;
     made.strategy = &strategy;
+    made.label = concat(action_text(program, -1, static_cast<size_t>(&action - program.actions.data())), " of ",
+                        strategies_text(*program.mesh, {&strategy, 1}), " (tag ", action.tag, ")");
     for (const Binding& b : action.bindings)
       made.shapes.push_back(static_cast<int64_t>(b.num_elements));
     for (size_t i = 0; i < action.bindings.size(); ++i)

@@ -243,7 +243,7 @@ TEST_P(ExecutableTest, ACallRunsOnceAStepWithItsBuffer) {
 
 TEST_P(ExecutableTest, AFailedCallEndsTheStepWithItsError) {
   expect_error([&] { step([](auto) { throw Error(TSR_E_DATA_LOSS, "the call failed"); }); },
-               {"caller", "the call failed"});
+               {"[caller] #", " call wte.weight of strategy caller on axis dp (tag 7): the call failed"});
 }
 
 TEST_P(ExecutableTest, ACallThatReturnsNeitherOkNorAnErrorEndsTheStep) {
