@@ -152,7 +152,9 @@ typedef struct tsr_strategy_create_args {
   uint64_t num_options;
 } tsr_strategy_create_args;
 
-/* APPENDABLE. What a CALL is run with; all of it is borrowed for the call. */
+/* APPENDABLE. What a CALL is run with; all of it is borrowed for the call. Gradients have the loss scale of the step
+ * (TSR_SCALAR_LOSS_SCALE, which an action may bind), and CALLs of a step that is skipped since a gradient is not finite
+ * run too (TSR_SCALAR_CLIP tells, after the action `clip`): the strategy's own state must not take either. */
 typedef struct tsr_call {
   uint32_t struct_size;
   uint32_t num_threads; /* that it may use, its own included: those of a rank */
