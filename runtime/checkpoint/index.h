@@ -74,6 +74,7 @@ struct SavedTensor {
   std::vector<uint64_t> shape;
   std::vector<TensorPart> parts;  ///< together hold every element once
   uint32_t version = 0;           ///< of a strategy's own state (tsr_state_description)
+  bool is_required = false;       ///< a strategy's own state without which no run goes on (TSR_ON_CHANGE_REFUSE)
 
   uint64_t num_elements() const;
 };

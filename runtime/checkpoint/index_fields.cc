@@ -85,6 +85,10 @@ SavedTensor read_tensor(const JsonFields& fields, size_t num_files, uint64_t* ra
       fields.refuse("version", "is ", version, "; a strategy's own state may have one from 1 to ", UINT32_MAX);
     tensor.version = static_cast<uint32_t>(version);
   }
+  if (fields.has("required")) {
+    if (is_parameter) fields.refuse("required", "is there; only a strategy's own state may be required");
+    tensor.is_required = fields.boolean("required");
+  }
   checked_bytes(fields, tensor, is_parameter);
   for (const JsonFields& part : fields.objects("parts"))
     tensor.parts.push_back(read_part(part, tensor, num_files));
@@ -94,7 +98,7 @@ SavedTensor read_tensor(const JsonFields& fields, size_t num_files, uint64_t* ra
     all.insert(all.end(), part.ranges.begin(), part.ranges.end());
   if (ranges_left && !cover_once(all, tensor.num_elements(), *ranges_left))
     fields.refuse("parts", "do not hold each of the tensor's ", tensor.num_elements(), " elements once");
-  fields.require_only({"dtype", "shape", "parts", "version"});
+  fields.require_only({"dtype", "shape", "parts", "version", "required"});
   return tensor;
 }
 

@@ -88,6 +88,7 @@ Json tensors_json(const std::map<std::string, SavedTensor, std::less<>>& tensors
     }
     object[name] = {{"dtype", tensor.dtype}, {"shape", tensor.shape}, {"parts", parts}};
     if (tensor.version) object[name]["version"] = tensor.version;
+    if (tensor.is_required) object[name]["required"] = true;
   }
   return object;
 }

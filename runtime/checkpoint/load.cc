@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <string_view>
 
 #include "base/concat.h"
 #include "checkpoint/inspect.h"
@@ -176,16 +178,28 @@ std::string obstacle_to_own_state(const Checkpoint& checkpoint, std::span<const 
   if (index.run.mesh != run.mesh || as_map(index.run.strategies) != as_map(run.strategies))
     return concat("it was saved under ", layout_text(index.run), ", and this run is under ", layout_text(run));
   const std::string prefix = own_state_name(rank, "");
-  auto num_left =
-      std::ranges::count_if(index.tensors, [&](const auto& saved) { return saved.first.starts_with(prefix); });
+  std::set<std::string_view> left;
+  for (const auto& [name, saved] : index.tensors)
+    if (name.starts_with(prefix)) left.insert(name);
   for (const HeldTensor& tensor : tensors) {
     if (tensor.parameter >= 0) continue;
     const auto saved = index.tensors.find(tensor.name);
     if (saved == index.tensors.end()) return concat("the checkpoint has no ", tensor.name);
     if (std::string differs = difference(saved->second, tensor); !differs.empty()) return differs;
-    --num_left;
+    left.erase(tensor.name);
   }
-  return num_left ? concat("the checkpoint has ", num_left, " more buffers of rank ", rank) : "";
+  if (left.empty()) return "";
+  return concat("the checkpoint has ", *left.begin(),
+                left.size() > 1 ? concat(" and ", counted(left.size() - 1, "more buffer"), " of rank ", rank) : "",
+                " that this run does not have");
+}
+
+std::string required_own_state(const Checkpoint& checkpoint, std::span<const HeldTensor> tensors) {
+  for (const HeldTensor& tensor : tensors)
+    if (tensor.state.on_change == TSR_ON_CHANGE_REFUSE) return tensor.name;
+  for (const auto& [name, saved] : checkpoint.index().tensors)
+    if (saved.is_required) return name;
+  return "";
 }
 
 void load_own_state(const Checkpoint& checkpoint, std::span<const HeldTensor> tensors, const WriteBytes& write) {

@@ -43,6 +43,10 @@ int num_replicas(const Checkpoint& checkpoint, const std::string& tensor);
 std::string obstacle_to_own_state(const Checkpoint& checkpoint, std::span<const HeldTensor> tensors, int rank,
                                   const RunDescription& run);
 
+/// State of a strategy without which no run goes on (TSR_ON_CHANGE_REFUSE), as the run that saved it or this one
+/// describes it: the name of one. Empty: there is none.
+std::string required_own_state(const Checkpoint& checkpoint, std::span<const HeldTensor> tensors);
+
 /// Those of them that a rank goes on with all the same: described to be kept, and in the checkpoint under the number of
 /// this rank with the same type, length and version.
 std::vector<HeldTensor> kept_own_state(const Checkpoint& checkpoint, std::span<const HeldTensor> tensors);

@@ -88,6 +88,7 @@ RankPart write_rank_part(const std::string& folder, int rank, std::span<const He
     saved.dtype = safetensors_dtype(tensor->dtype);
     saved.shape = shape_of(*tensor, shapes);
     saved.version = tensor->state.version;
+    saved.is_required = tensor->state.on_change == TSR_ON_CHANGE_REFUSE;
     saved.parts.push_back({0, strided(tensor->ranges), write_tensor(file, *tensor, read, piece)});
   }
   file.commit();

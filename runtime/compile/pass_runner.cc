@@ -185,6 +185,22 @@ int index_of(const Program& program, const StrategyOnAxis& strategy) {
   return found == program.strategies.end() ? -1 : static_cast<int>(found - program.strategies.begin());
 }
 
+/// Of flat elements; dims are checked where they are cut (passes/shard_model.cc).
+void check_flat_split(const tsr_layout_entry& entry, const Program& program) {
+  if (entry.kind != TSR_LAYOUT_SPLIT || entry.dim >= 0) return;
+  const Parameter& parameter = program.model->parameters[static_cast<size_t>(entry.parameter)];
+  const Axis& axis = program.mesh->axes()[static_cast<size_t>(entry.axis)];
+  if (entry.num_coordinates == 0 && entry.parts != static_cast<uint32_t>(axis.num_ranks))
+    throw Error(TSR_E_INVALID_ARGUMENT,
+                concat("a layout entry splits ", parameter.name, " into ", entry.parts, " parts over the ",
+                       axis.num_ranks, " ranks of ", axis.name,
+                       "; give it one part for each rank, or list the coordinate that owns the whole"));
+  if (entry.padded_size < parameter.num_elements)
+    throw Error(TSR_E_INVALID_ARGUMENT,
+                concat("a layout entry splits ", parameter.name, ", which has ", parameter.num_elements,
+                       " elements, and its padded_size is ", entry.padded_size, "; give at least the elements"));
+}
+
 /// Refuses an entry that this host could only misunderstand.
 void check_entry(const tsr_layout_entry& entry, const StrategyOnAxis& strategy, const Program& program) {
   const size_t num_parameters = program.model->parameters.size();
@@ -206,7 +222,7 @@ void check_entry(const tsr_layout_entry& entry, const StrategyOnAxis& strategy, 
                                                  ", from 0 to ", axis.num_ranks - 1));
     last = coordinate;
   }
-  if (is_of_parameter) return;
+  if (is_of_parameter) return check_flat_split(entry, program);
   if (entry.name != TSR_DIM_ROWS || entry.kind != TSR_LAYOUT_SPLIT || entry.dim != -1 ||
       strategy.interface->splits != TSR_SPLITS_TENSORS)
     throw Error(TSR_E_UNSUPPORTED, "a layout entry splits dim " + std::to_string(entry.name) +

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <span>
+#include <string_view>
 #include <thread>
 
 #include "base/concat.h"
@@ -71,6 +73,18 @@ tsr_status WriteSum::take(void* self, tsr_error*) noexcept {
   return TSR_OK;
 }
 
+namespace {
+
+/// The plugin's sentence follows what it was called for.
+void put_before(tsr_error& err, const std::string& label) {
+  const std::string text = concat(label, ": ", std::string_view(err.message, strnlen(err.message, sizeof err.message)));
+  const size_t length = std::min(text.size(), sizeof err.message - 1);
+  std::memcpy(err.message, text.data(), length);
+  err.message[length] = '\0';
+}
+
+}  // namespace
+
 tsr_status StrategyCall::run(void* self, tsr_error* err) noexcept {
   const StrategyCall& c = *static_cast<const StrategyCall*>(self);
   try {
@@ -78,6 +92,7 @@ tsr_status StrategyCall::run(void* self, tsr_error* err) noexcept {
     const tsr_status status = enter(call, c.strategy->instance, &c.call, err);
     if (status < TSR_OK && err && err->message[0] == '\0')
       throw Error(status, concat(call_text(address_of(call)), " failed with status ", status, " and gave no message"));
+    if (status < TSR_OK && err) put_before(*err, c.label);
     if (status <= TSR_OK) return status;
     throw Error(TSR_E_INTERNAL, concat(call_text(address_of(call)), " returned ", status,
                                        "; only TSR_OK and errors, which are negative, end a CALL"));

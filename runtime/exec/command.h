@@ -58,6 +58,7 @@ struct WriteSum {
 /// A plugin's own arithmetic, called on a stream, on operands in the host's memory.
 struct StrategyCall {
   const StrategyOnAxis* strategy = nullptr;
+  std::string label;            // "#12 copy_out call h.0 of strategy psgd on axis dp (tag 3)"
   std::vector<int64_t> shapes;  // one dim each
   std::vector<tsr_tensor_view> operands;
   tsr_op optimizer{};

@@ -10,8 +10,9 @@
 // action. Kernels are prepared once for all actions with equal op, slots and stream: the blocks of a model share
 // theirs.
 //
-// With --debug-memory a buffer is filled with NaN when its live range begins, bytes after its end are guarded, and all
-// results are checked.
+// With --debug-memory each range of a buffer is filled with NaN before its first writer, bytes after the buffer's end
+// are guarded, and all results are checked. The first writer fills, on its own stream: all else that uses the range
+// waits for it, while actions that write other ranges of the buffer need not wait for one another.
 
 #include "exec/command_builder.h"
 
@@ -19,23 +20,40 @@
 #include <map>
 #include <set>
 
+#include "base/concat.h"
+#include "passes/dependencies.h"
 #include "program/collective.h"
 #include "program/collective_operands.h"
 #include "program/lower_op.h"
+#include "program/range_set.h"
 #include "tessera/error.hpp"
 #include "tessera/ranges.hpp"
+#include "verify/diagnostics.h"
 
 namespace tessera::host {
 namespace {
 
-/// Indices of the first and last action that bind each transient buffer.
-std::map<uint64_t, std::pair<size_t, size_t>> first_and_last_uses(const Program& program) {
-  std::map<uint64_t, std::pair<size_t, size_t>> lives;
-  for (size_t i = 0; i < program.actions.size(); ++i)
-    for (const Binding& b : program.actions[i].bindings)
-      if (const Buffer& buffer = program.buffer(b.buffer); !buffer.persistent && buffer.memory != TSR_MEMORY_FILE)
-        lives.try_emplace(b.buffer, i, i).first->second.second = i;
-  return lives;
+/// What --debug-memory does to a buffer.
+struct CheckedBuffer {
+  uint32_t first = 0, last = 0;  // actions: the bytes after its end are filled before `first`, looked at after `last`
+  RangeSet filled;               // by the commands built so far; the whole of what persists
+};
+
+/// By id. `last` is the last action to bind the buffer, of those that come after `first` on every execution: others do
+/// not wait for a `first` that sends, nor for that of a buffer that persists (order_live_ranges).
+std::map<uint64_t, CheckedBuffer> checked_buffers(const Program& program) {
+  const VectorClocks clocks(program);
+  std::map<uint64_t, CheckedBuffer> result;
+  for (uint32_t i = 0; i < program.actions.size(); ++i)
+    for (const Binding& b : program.actions[i].bindings) {
+      const Buffer& buffer = program.buffer(b.buffer);
+      if (buffer.memory == TSR_MEMORY_FILE) continue;
+      const auto [found, is_new] = result.try_emplace(b.buffer, CheckedBuffer{i, i, {}});
+      CheckedBuffer& checked = found->second;
+      if (is_new && buffer.persistent) checked.filled.add(0, buffer.num_elements);
+      if (clocks.ordered(checked.first, i)) checked.last = i;
+    }
+  return result;
 }
 
 /// Everything that makes two kernels interchangeable on one stream.
@@ -55,12 +73,12 @@ struct CommandBuilder {
   const MemoryPlan& memory;
   ExecutionContext& context;
   std::map<std::string, tsr_kernel*> kernels;
-  std::map<uint64_t, std::pair<size_t, size_t>> lives;
+  std::map<uint64_t, CheckedBuffer> checked;
 
   void* pointer(const Binding& b) const { return context.pointer(program.buffer(b.buffer), memory, b.offset); }
 
   void run() {
-    if (context.debug().check_memory) lives = first_and_last_uses(program);
+    if (context.debug().check_memory) checked = checked_buffers(program);
     for (uint32_t i = 0; i < program.actions.size(); ++i) {
       const Action& action = program.actions[i];
       result.list.push_back(std::make_unique<Command>());
@@ -162,6 +180,8 @@ struct CommandBuilder {
     command.kind = Command::Kind::call;
     StrategyCall& made = command.call;
     made.strategy = &strategy;
+    made.label = concat(action_text(program, -1, static_cast<size_t>(&action - program.actions.data())), " of ",
+                        strategies_text(*program.mesh, {&strategy, 1}), " (tag ", action.tag, ")");
     for (const Binding& b : action.bindings)
       made.shapes.push_back(static_cast<int64_t>(b.num_elements));
     for (size_t i = 0; i < action.bindings.size(); ++i)
@@ -235,21 +255,32 @@ struct CommandBuilder {
     add_finite_checks(command, position);
     std::set<uint64_t> seen;
     for (const Binding& b : program.actions[position].bindings) {
-      const auto life = lives.find(b.buffer);
-      if (life == lives.end() || !seen.insert(b.buffer).second) continue;
-      const Buffer& buffer = program.buffer(b.buffer);
-      auto* begin = static_cast<std::byte*>(context.pointer(buffer, memory));
-      const uint64_t end = buffer.num_bytes();  // the bytes up to the next buffer belong to none
-      const uint64_t guard = round_up<uint64_t>(end, kBufferAlignment) - end + debug.guard_bytes;
-      if (life->second.first == position) {
-        command.fills.push_back({begin, 0xFF, buffer.num_bytes()});
-        if (debug.guard_bytes) command.fills.push_back({begin + end, RedZone::kByte, guard});
-      }
-      if (life->second.second == position && debug.guard_bytes) {
-        Arena copy(*command.stream.device, TSR_MEMORY_HOST, guard);
-        command.red_zones.push_back(
-            std::make_unique<RedZone>(RedZone{begin + end, std::move(copy), guarded_text(buffer)}));
-      }
+      const auto found = checked.find(b.buffer);
+      if (found == checked.end()) continue;
+      fill_fresh(command, b, found->second.filled);
+      if (debug.guard_bytes && seen.insert(b.buffer).second) guard_end(command, position, b.buffer, found->second);
+    }
+  }
+
+  /// What the action is the first to bind of a transient buffer, which it writes: a range is not read before it is
+  /// written.
+  void fill_fresh(Command& command, const Binding& b, RangeSet& filled) const {
+    const Buffer& buffer = program.buffer(b.buffer);
+    const uint64_t end = b.offset + b.num_elements;
+    for (const auto& [from, to] : filled.gaps(b.offset, end))
+      command.fills.push_back({context.pointer(buffer, memory, from), 0xFF, TSR_NUM_BYTES(buffer.dtype, to - from)});
+    filled.add(b.offset, end);
+  }
+
+  void guard_end(Command& command, size_t position, uint64_t id, const CheckedBuffer& life) const {
+    const Buffer& buffer = program.buffer(id);
+    const uint64_t end = buffer.num_bytes();  // the bytes up to the next buffer belong to none
+    const uint64_t guard = round_up<uint64_t>(end, kBufferAlignment) - end + context.debug().guard_bytes;
+    auto* const zone = static_cast<std::byte*>(context.pointer(buffer, memory)) + end;
+    if (life.first == position) command.fills.push_back({zone, RedZone::kByte, guard});
+    if (life.last == position) {
+      Arena copy(*command.stream.device, TSR_MEMORY_HOST, guard);
+      command.red_zones.push_back(std::make_unique<RedZone>(RedZone{zone, std::move(copy), guarded_text(buffer)}));
     }
   }
 

@@ -255,6 +255,10 @@ Arena::Arena(const Device& device, uint32_t memory, uint64_t num_bytes)
     refuse(concat("memory that is not ", kMemoryAlignment, "-aligned"));
   if (memory == TSR_MEMORY_HOST && !is_writable(base_, num_bytes))
     refuse(concat("host memory that is not ", num_bytes, " bytes long or that the host cannot write to"));
+  const bool is_of_host = view(device.api().stream_kind) == kHostStreamKind;
+  if (memory == TSR_MEMORY_DEVICE && is_of_host && !is_writable(base_, num_bytes))
+    refuse(concat("device memory that the host cannot write to; by its stream kind, ", kHostStreamKind,
+                  ", it is the process's own, and a device with memory of its own has another stream kind"));
   if (!arena_registry().add(base_, num_bytes)) refuse("memory that it has returned before, and that is still in use");
 }
 Arena::Arena(Arena&& other) noexcept

@@ -119,6 +119,9 @@ void synchronize(const Device& device, tsr_stream* stream, int64_t timeout_ms);
 /// give up.
 [[noreturn]] void end_by_early_ok(const Device& device, std::string_view what);
 
+/// The stream kind of devices whose memory is the process's own (device.h of the ABI).
+inline constexpr std::string_view kHostStreamKind = "cpu.queue";
+
 /// One allocation in one memory of a device: the arena of a rank.
 class Arena {
  public:

@@ -19,8 +19,8 @@ namespace tessera::host {
 
 /// Checks that find faults of programs and plugins. They do not change results by a bit.
 struct DebugOptions {
-  bool check_memory = false;  ///< fill transient buffers with NaN when they become live, guard the bytes after them
-  uint64_t guard_bytes = 0;   ///< the same as the memory planner's
+  bool check_memory = false;             ///< fill what is not yet written with NaN, guard the bytes after buffers
+  uint64_t guard_bytes = 0;              ///< the same as the memory planner's
   std::optional<uint64_t> stream_delay;  ///< seed of a random delay (up to 200 us) before every action
   bool sums_writes = false;              ///< Executable::sum_writes will be called
 };

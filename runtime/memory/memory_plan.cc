@@ -71,7 +71,8 @@ class PersistentPart {
  private:
   struct Place {
     const Buffer* buffer;
-    size_t program;  // the last one that has it
+    const Program* first;  // whose buffer that is
+    size_t program;        // the last one that has it
     uint64_t address;
   };
 
@@ -83,7 +84,7 @@ class PersistentPart {
   void add(const Program& of, const Buffer& buffer, size_t program, uint64_t guard_bytes) {
     MemoryUse& use = use_[buffer.memory];
     const auto [found, is_new] =
-        places_.try_emplace(identity_of(buffer), Place{&buffer, program, use.persistent_bytes});
+        places_.try_emplace(identity_of(buffer), Place{&buffer, &of, program, use.persistent_bytes});
     if (is_new) {
       use.persistent_bytes += footprint_bytes(buffer, guard_bytes);
       refuse_beyond_limit(of, "persistent", buffer.memory, use.persistent_bytes);
@@ -91,22 +92,31 @@ class PersistentPart {
       use.peak_bytes_by_kind[buffer.kind] += footprint_bytes(buffer, 0);
       return;
     }
-    const Buffer& known = *found->second.buffer;
-    const std::string what = "persistent " + std::string(buffer_kind_name(buffer.kind)) + " buffer " + buffer.name;
-    if (found->second.program == program) throw Error(TSR_E_INTERNAL, "one program has the " + what + " twice");
-    if (known.state != buffer.state)
-      throw Error(TSR_E_INVALID_ARGUMENT, "two programs describe the " + what +
-                                              " differently (describe_state); describe it alike in all of them");
-    if (std::tie(known.num_elements, known.dtype, known.memory) !=
-        std::tie(buffer.num_elements, buffer.dtype, buffer.memory))
-      throw Error(TSR_E_INTERNAL,
-                  "two programs disagree on the " + what + ": " + describe(known) + " and " + describe(buffer));
+    require_same(found->second, of, buffer, program);
     found->second.program = program;
   }
 
+  static void require_same(const Place& place, const Program& of, const Buffer& buffer, size_t program) {
+    const Buffer& known = *place.buffer;
+    const bool is_twice = place.program == program, is_described_alike = known.state == buffer.state;
+    if (!is_twice && is_described_alike &&
+        std::tie(known.num_elements, known.dtype, known.memory) ==
+            std::tie(buffer.num_elements, buffer.dtype, buffer.memory))
+      return;
+    std::string what = concat("persistent ", buffer_kind_name(buffer.kind), " buffer ", buffer.name);
+    if (buffer.strategy >= 0)
+      what += concat(" of ", strategies_text(*of.mesh, {&of.strategies[static_cast<size_t>(buffer.strategy)], 1}));
+    const std::string both = concat("the ", program_name(*place.first), " and ", program_name(of), " programs");
+    throw Error(TSR_E_INVALID_ARGUMENT,
+                is_twice ? concat("the ", program_name(of), " program has the ", what, " twice; add it once")
+                : is_described_alike ? concat(both, " disagree on the ", what, ": ", describe(known), " and ",
+                                              describe(buffer), "; add it alike in all of them")
+                                     : concat(both, " describe the ", what,
+                                              " differently (describe_state); describe it alike in all of them"));
+  }
+
   static std::string describe(const Buffer& buffer) {
-    return std::string(dtype_name(buffer.dtype)) + "[" + std::to_string(buffer.num_elements) + "] in memory " +
-           std::to_string(buffer.memory);
+    return concat(dtype_name(buffer.dtype), "[", buffer.num_elements, "] in ", memory_name(buffer.memory), " memory");
   }
 
   std::map<Identity, Place> places_;

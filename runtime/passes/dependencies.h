@@ -57,9 +57,9 @@ void derive_dependencies(Program& program);
 /// Adds the wait `second` on `first` (first < second) to each pair, then drops all waits already implied.
 void add_dependencies(Program& program, const std::vector<std::pair<uint32_t, uint32_t>>& pairs);
 
-/// For debug mode, which fills a buffer before its first action and checks the guard after its end when its last action
-/// has run, in list order. Since readers on different streams are not ordered, here all other actions on the buffer
-/// wait for the first, and the last waits for all others. No action waits for a send (see plan_memory).
+/// For debug mode, which fills the guard after a buffer's end before its first action and checks it when its last
+/// action has run, in list order. Since actions on different streams are not ordered, here all other actions on the
+/// buffer wait for the first, and the last waits for all others. No action waits for a send (see plan_memory).
 void order_live_ranges(Program& program);
 
 }  // namespace tessera::host

@@ -9,17 +9,6 @@
 
 namespace tessera::host {
 
-std::string program_name(const Program& program) {
-  switch (program.purpose) {
-    case TSR_PURPOSE_INIT:
-      return "init";
-    case TSR_PURPOSE_EVAL:
-      return "eval";
-    default:
-      return program.variant ? "step " + std::to_string(program.variant) : "step";
-  }
-}
-
 std::string class_list(const BytesByClass& bytes) {
   std::string text;
   for (const MemoryClass what : all_memory_classes())

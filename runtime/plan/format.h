@@ -10,8 +10,6 @@
 
 namespace tessera::host {
 
-/// "init", "step", "step 1" (the second variant), "eval".
-std::string program_name(const Program& program);
 /// "parameters 1.5 MiB, gradients 1.5 MiB": the classes with any bytes.
 std::string class_list(const BytesByClass& bytes);
 

@@ -113,7 +113,7 @@ std::string verification_text(const VerificationSummary& p) {
                 " on all ranks)\n",
                 "  placement     every parameter has the same placement before and after the step, and gradients are "
                 "summed before they are used (",
-                p.num_homes, " shards of parameters)\n", "  across ranks  ", p.num_collectives, " collectives and ",
+                counted(p.num_homes, "home"), ")\n", "  across ranks  ", p.num_collectives, " collectives and ",
                 p.num_messages, " messages match in order, kind, elements and dtype; the waits form no cycle\n",
                 "  the model     each segment runs once for each micro-batch and phase, on what the model names; each "
                 "trained element is updated once, after one clip\n",

@@ -147,6 +147,17 @@ std::string strategies_text(const Mesh& mesh, std::span<const StrategyOnAxis> st
   return text;
 }
 
+std::string program_name(const Program& program) {
+  switch (program.purpose) {
+    case TSR_PURPOSE_INIT:
+      return "init";
+    case TSR_PURPOSE_EVAL:
+      return "eval";
+    default:
+      return program.variant ? "step " + std::to_string(program.variant) : "step";
+  }
+}
+
 std::string memory_name(uint32_t memory) {
   const auto known = std::ranges::find(kMemories, memory, &Name::number);
   return known == std::end(kMemories) ? "memory " + std::to_string(memory) : std::string(known->text);

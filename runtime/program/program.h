@@ -240,6 +240,9 @@ inline bool has_equal_bits_everywhere(uint32_t kind) {
 /// "strategy fsdp on axis dp"; of several "strategies pipeline on axis pp and fsdp on axis dp"; "no strategy".
 std::string strategies_text(const Mesh& mesh, std::span<const StrategyOnAxis> strategies);
 
+/// "init", "step", "step 1" (the second variant), "eval".
+std::string program_name(const Program& program);
+
 /// "device", "host", "file"; "memory 7" for one without a name.
 std::string memory_name(uint32_t memory);
 

@@ -22,7 +22,6 @@ namespace tessera::host {
 namespace {
 
 constexpr int64_t kPollMs = 200;
-constexpr std::string_view kHostStreams = "cpu.queue";
 // A communicator has its own time-outs, with better messages.
 constexpr int64_t kGraceMs = 2'000;
 constexpr int64_t kGraceShare = 20;
@@ -37,7 +36,7 @@ CollectiveGroup::CollectiveGroup(const CommunicatorSetup& setup, const Device& d
       num_ranks_(static_cast<int>(member.world_ranks.size())),
       name_(member.name),
       stream_(make_stream(device, "comm.bench")) {
-  if (view(device.api().stream_kind) == kHostStreams) clock_.emplace().begin_run();
+  if (view(device.api().stream_kind) == kHostStreamKind) clock_.emplace().begin_run();
   const CancelWatch watch(setup.cancelled);
   comm_ = create_communicator(setup, device, member, concat("bench/", setup.epoch, "/", member.name), watch.flag());
 }

@@ -196,6 +196,15 @@ TEST(HostileCall, WhoseHostMemoryIsNotThereIsNamed) {
                  {"hostile-device.so", "in its function allocate returned host memory that is not "}, 1);
 }
 
+// A communicator would crash in it.
+TEST(HostileCall, WhoseMemoryIsNotThatOfItsStreamKindIsNamed) {
+  expect_named(train_wrapped("allocate-own", "--device=hostile"),
+               {"hostile-device.so",
+                "in its function allocate returned device memory that the host cannot write to; by "
+                "its stream kind, cpu.queue, it is the process's own"},
+               1);
+}
+
 TEST(HostileCall, WhoseDeviceIsGoneEndsTheRun) {
   expect_named(train_wrapped("synchronize-gone", "--device=hostile"), {"the board has left the machine"}, 1);
 }

@@ -1,5 +1,5 @@
-// --debug-memory fills a buffer before the first action of the list that uses it, and looks past its end after the
-// last: in all programs the others wait for the one, and the other for them. Nothing runs.
+// --debug-memory fills the bytes past a buffer's end before the first action of the list that uses it, and looks at
+// them after the last: in all programs the others wait for the one, and the other for them. Nothing runs.
 #include <gtest/gtest.h>
 
 #include <algorithm>

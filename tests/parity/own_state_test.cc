@@ -164,6 +164,42 @@ TEST(OwnState, GoesOnAsItIsDescribed) {
             std::string::npos);
 }
 
+/// The strategy that knows is not there to ask.
+TEST(OwnState, IsRequiredUnderOtherStrategiesAsItWasDescribed) {
+  const TempFolder folder;
+  const std::string on_change = "--keeper.on-change=";
+  run(2, {"--steps=2", "--save=" + folder.path(), "--grad-accum=3", on_change + std::to_string(TSR_ON_CHANGE_REFUSE)});
+  const std::string steps = "--steps=3", resume = "--resume=" + folder.path(),
+                    reset = on_change + std::to_string(TSR_ON_CHANGE_RESET);
+  KeptRun resumed;
+  const std::string error = refusal({steps, resume, "--grad-accum=3", "--strategy=ddp"}, 2, resumed);
+  EXPECT_NE(error.find("cannot restore state.0.dp.keeper.count, state of a strategy that a run must have to go on: it "
+                       "was saved under dp=2 keeper, and this run is under dp=2 ddp"),
+            std::string::npos)
+      << error;
+  EXPECT_NE(
+      refusal({steps, resume, "--grad-accum=2", reset}, 3, resumed).find("state of a strategy that a run must have"),
+      std::string::npos);
+  EXPECT_EQ(refusal({steps, resume, "--grad-accum=3", reset}, 2, resumed), "");
+  EXPECT_EQ(num_steps(resumed), 3);
+}
+
+TEST(OwnState, IsNamedThatThisRunDoesNotHave) {
+  const TempFolder folder;
+  const std::string refuse = "--keeper.on-change=" + std::to_string(TSR_ON_CHANGE_REFUSE),
+                    resume = "--resume=" + folder.path();
+  run(2, {"--steps=2", "--save=" + folder.path(), refuse, "--keeper.unused=3"});
+  KeptRun resumed;
+  const auto refusal_with = [&](const char* unused) {
+    return refusal({"--steps=3", resume, refuse, unused}, 2, resumed);
+  };
+  EXPECT_NE(refusal_with("--keeper.unused=2").find("the checkpoint has state.0.dp.keeper.unused.2 that this run does"),
+            std::string::npos);
+  EXPECT_NE(refusal_with("--keeper.unused=0")
+                .find("the checkpoint has state.0.dp.keeper.unused.0 and 2 more buffers of rank 0 that this run does"),
+            std::string::npos);
+}
+
 TEST(OwnState, BeginsAnewWhereNoneWasSaved) {
   const TempFolder folder;
   run(2, {"--steps=3", "--save=" + folder.path("ddp"), "--strategy=ddp"});

@@ -3,9 +3,14 @@
 // else are refused.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <fstream>
+
+#include "base/concat.h"
 #include "support/command.h"
 #include "support/local_job.h"
 #include "support/paths.h"
+#include "support/temp_folder.h"
 
 namespace tessera::testing {
 namespace {
@@ -79,6 +84,51 @@ TEST_P(Schemes, ComposeWithOtherStrategies) {
     SCOPED_TRACE(mesh.mesh + " " + mesh.strategies);
     expect_near(exact, train(mesh, scheme()));
   }
+}
+
+/// Gradients have the loss scale then, and what they leave has not.
+TEST_P(Schemes, TrainInFp16) {
+  Flags fp16 = scheme();
+  fp16.push_back("--dtype=fp16");
+  const Mesh mesh = {"dp=2", "dp=quantized", 2, 2};
+  const RunResult run = train(mesh, fp16);
+  expect_near(train({"dp=2", "dp=ddp", 2, 2}, {"--dtype=fp16"}), run);
+  fp16.insert(fp16.end(), {"--device=other", "--plugin-dir=" + binary_dir("tests/devices")});
+  EXPECT_EQ(first_difference(run, train(mesh, fp16)), "");
+}
+
+/// Calls run in steps that are skipped, too. With one example of 96 that no gradient survives, the run goes on.
+TEST_P(Schemes, LoseNothingInStepsThatAreSkipped) {
+  const TempFolder folder;
+  std::ofstream examples(folder.path("examples.csv"));
+  for (int i = 0; i < 96; ++i)
+    examples << (i == 50 ? "65000,65000,65000" : concat(i % 7, ",", i % 5, ",", i % 3)) << "," << i % 3 << "\n";
+  examples.close();
+  const auto run_under = [&](const std::string& strategy, const Flags& more) {
+    Flags flags = {"--model=mlp:3,64,64,3",
+                   "--data=" + folder.path("examples.csv"),
+                   "--data-scale=none",
+                   "--batch-size=12",
+                   "--steps=12",
+                   "--dtype=fp16",
+                   "--strategy=" + strategy,
+                   kPluginDir};
+    flags.insert(flags.end(), more.begin(), more.end());
+    return run_local(flags, 2, "local");
+  };
+  const RunResult exact = run_under("ddp", {}), run = run_under("quantized", scheme());
+  ASSERT_EQ(run.steps.size(), exact.steps.size());
+  int num_skipped = 0;
+  for (size_t i = 0; i < run.steps.size(); ++i) {
+    const bool is_skipped = !std::isfinite(exact.steps[i].grad_norm);
+    num_skipped += is_skipped ? 1 : 0;
+    EXPECT_EQ(!std::isfinite(run.steps[i].grad_norm), is_skipped) << "step " << i;
+    if (!is_skipped) {
+      EXPECT_NEAR(run.steps[i].loss, exact.steps[i].loss, 0.02 * exact.steps[i].loss) << "step " << i;
+    }
+  }
+  EXPECT_GT(num_skipped, 0);
+  EXPECT_LT(num_skipped, 6);
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, Schemes, ::testing::Values("gather", "sum"),

@@ -81,6 +81,16 @@ TEST(CheckpointIndex, TheBestIsThereIfThereIsOne) {
   expect_refused("\"updates_at_scale\":7", "\"updates_at_scale\":7,\"best\":{\"step\":1}", "\"loss\" is missing");
 }
 
+TEST(CheckpointIndex, StateOfAStrategyMayBeRequired) {
+  CheckpointIndex index = small_index();
+  const std::string name = own_state_name(0, "dp.keeper.sums");
+  index.tensors[name] = {"F32", {4}, {{0, {{0, 4, 1, 0}}, {12}}}};
+  EXPECT_FALSE(parse_index(print_index(index), "i.json").tensors.at(name).is_required) << "as older checkpoints";
+  index.tensors[name].is_required = true;
+  EXPECT_TRUE(parse_index(print_index(index), "i.json").tensors.at(name).is_required);
+  expect_refused("\"dtype\":\"F32\",", "\"dtype\":\"F32\",\"required\":true,", "only a strategy's own state");
+}
+
 TEST(CheckpointIndex, AnyByteThatChangedIsSeen) {
   const std::string text = print_index(small_index());
   for (size_t i = 0; i < text.size(); ++i) {

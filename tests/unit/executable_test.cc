@@ -11,6 +11,7 @@
 #include "exec/rank_runtime.h"
 #include "model/gpt2/gpt2.h"
 #include "model/initial_values.h"
+#include "passes/dependencies.h"
 #include "support/expect_error.h"
 #include "support/memory_kv.h"
 #include "support/paths.h"
@@ -30,11 +31,12 @@ class Caller final : public Strategy {
  public:
   static constexpr std::string_view kName = "caller";
   Caller(std::string_view, std::span<const tsr_option_value>) {}
-  explicit Caller(std::function<void(std::span<const tsr_tensor_view>)> body) : body_(std::move(body)) {}
+  Caller(std::function<void(std::span<const tsr_tensor_view>)> body, bool persists)
+      : body_(std::move(body)), persists_(persists) {}
 
   void lower(const ProgramView& view, const Edit& edit) const override {
     if (view.raw.purpose != TSR_PURPOSE_STEP) return;
-    const uint64_t buffer = edit.add_buffer("mine", TSR_BUFFER_PLUGIN, TSR_F32, kElements);
+    const uint64_t buffer = edit.add_buffer("mine", TSR_BUFFER_PLUGIN, TSR_F32, kElements, persists_);
     tsr_action action = make_action(TSR_ACTION_CALL, TSR_STREAM_COMPUTE);
     action.strategy = view.raw.strategy;
     action.tag = 7;
@@ -68,6 +70,7 @@ class Caller final : public Strategy {
   }
 
   std::function<void(std::span<const tsr_tensor_view>)> body_;
+  bool persists_ = false;
 };
 using Table = StrategyTable<Caller, TSR_STRATEGY_SPLIT_STORAGE, TSR_SPLITS_BATCH>;
 
@@ -76,7 +79,7 @@ class ExecutableTest : public ::testing::TestWithParam<std::string> {
  protected:
   /// One step of a tiny model in which the call runs `body`.
   StepResult step(std::function<void(std::span<const tsr_tensor_view>)> body, bool check_memory = false) {
-    Caller caller(std::move(body));
+    Caller caller(std::move(body), persists_);
     Strategy& strategy = caller;
     const StrategyOnAxis on_axis{"caller", 0, &interface_, reinterpret_cast<tsr_strategy*>(&strategy)};
     const uint64_t guard_bytes = check_memory ? kBufferAlignment : 0;
@@ -118,6 +121,7 @@ class ExecutableTest : public ::testing::TestWithParam<std::string> {
                            {.batch = 1, .seq = 8, .loss_scale = 1.0 / 8});
   std::atomic<bool> cancelled_{false};
   std::atomic<int> num_questions_{0};  ///< whether the run is cancelled
+  bool persists_ = false;              ///< the buffer of the call
   size_t first_call_ = 0;              // of the last step's program
 };
 
@@ -178,6 +182,42 @@ TEST_P(ExecutableTest, CopiesAndTransfersMayBeginAndEndBeyond4GiB) {
   EXPECT_EQ(commands.list.at(1)->num_bytes, kBytes);
 }
 
+/// Neither half waits for the other, as where the first one is received.
+TEST_P(ExecutableTest, TheMemoryCheckFillsEachRangeOnTheStreamOfItsFirstWriter) {
+  constexpr uint64_t kHalf = kBufferAlignment / sizeof(float);
+  const auto check = [&](const Use& last_read, size_t end_is_looked_at_by) {
+    Program program = empty_program(model_, mesh_);
+    const uint64_t x = transient(program, "x", 2 * kHalf), y = transient(program, "y", 2 * kHalf);
+    add_action(program, TSR_ACTION_ZERO, TSR_STREAM_COPY_OUT, {write(x).at(0, kHalf)});
+    add_action(program, TSR_ACTION_ZERO, TSR_STREAM_COMPUTE, {write(x).at(kHalf, kHalf)});
+    add_action(program, TSR_ACTION_COPY, TSR_STREAM_COMPUTE,
+               {read(x).at(last_read.offset, last_read.num_elements), write(y).at(0, last_read.num_elements)});
+    derive_dependencies(program);
+    const MemoryPlan memory{{{x, 0}, {y, 4 * kBufferAlignment}}, {}};
+    const Device device({.api = &device_, .host = &host_});
+    Communicators none({}, device, {});
+    std::map<uint32_t, Arena> arenas;
+    arenas.emplace(TSR_MEMORY_DEVICE, Arena(device, TSR_MEMORY_DEVICE, 8 * kBufferAlignment));
+    ExecutionContext context({device, device, device}, none, {}, arenas, nullptr, {true, kBufferAlignment, {}}, {});
+    std::atomic<size_t> unused{0};
+    const Commands commands = build_commands(program, memory, context, unused);
+    std::byte* const begin = arenas.at(TSR_MEMORY_DEVICE).at(0);
+    std::vector<std::vector<std::pair<int64_t, uint64_t>>> filled(3);  // with NaN: offset in x, bytes
+    for (size_t i = 0; i < 3; ++i) {
+      for (const Fill& fill : commands.list[i]->fills)
+        if (const auto offset = static_cast<std::byte*>(fill.pointer) - begin; fill.byte == 0xFF && offset < 1024)
+          filled[i].emplace_back(offset, fill.num_bytes);
+      const auto is_of_x = [](const auto& zone) { return zone->buffer == "x"; };
+      EXPECT_EQ(std::ranges::count_if(commands.list[i]->red_zones, is_of_x), i == end_is_looked_at_by ? 1 : 0) << i;
+    }
+    EXPECT_EQ(filled[0], (std::vector{std::pair(int64_t{0}, uint64_t{kBufferAlignment})}));
+    EXPECT_EQ(filled[1], (std::vector{std::pair(int64_t{kBufferAlignment}, uint64_t{kBufferAlignment})}));
+    EXPECT_TRUE(filled[2].empty());
+  };
+  check({.offset = 0, .num_elements = 2 * kHalf}, 2);
+  check({.offset = kHalf, .num_elements = kHalf}, 0);  // the last one does not wait for the first
+}
+
 TEST_P(ExecutableTest, TheMemoryCheckFindsTheFirstActionWithAResultThatIsNotFinite) {
   const auto fill = [](float value) {
     return [value](auto operands) { std::fill_n(static_cast<float*>(operands[0].data), kElements, value); };
@@ -203,7 +243,7 @@ TEST_P(ExecutableTest, ACallRunsOnceAStepWithItsBuffer) {
 
 TEST_P(ExecutableTest, AFailedCallEndsTheStepWithItsError) {
   expect_error([&] { step([](auto) { throw Error(TSR_E_DATA_LOSS, "the call failed"); }); },
-               {"caller", "the call failed"});
+               {"[caller] #", " call wte.weight of strategy caller on axis dp (tag 7): the call failed"});
 }
 
 TEST_P(ExecutableTest, ACallThatReturnsNeitherOkNorAnErrorEndsTheStep) {
@@ -223,6 +263,13 @@ TEST_P(ExecutableTest, FreshMemoryIsNotANumberInDebugMode) {
 }
 
 TEST_P(ExecutableTest, AWritePastABufferIsReportedInDebugMode) {
+  const auto write_past_end = [](auto operands) { static_cast<float*>(operands[0].data)[kElements] = 0.0f; };
+  expect_error([&] { step(write_past_end, true); },
+               {"byte 0 past the end of buffer mine, which is written by the call of caller with tag "});
+}
+
+TEST_P(ExecutableTest, AWritePastABufferThatPersistsIsReportedInDebugMode) {
+  persists_ = true;
   const auto write_past_end = [](auto operands) { static_cast<float*>(operands[0].data)[kElements] = 0.0f; };
   expect_error([&] { step(write_past_end, true); },
                {"byte 0 past the end of buffer mine, which is written by the call of caller with tag "});

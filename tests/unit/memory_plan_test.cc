@@ -318,16 +318,32 @@ TEST_F(MemoryPlanTest, StrategiesHaveAStateEach) {
 
 TEST_F(MemoryPlanTest, ProgramsThatDisagreeOnAPersistentBufferAreErrors) {
   Program step = empty_program(model_, mesh_), eval = empty_program(model_, mesh_);
+  eval.purpose = TSR_PURPOSE_EVAL;
   persistent(step, "h.0", 100);
   persistent(eval, "h.0", 101);
-  expect_error([&] { plan({&step, &eval}); }, {"home buffer h.0", "f32[100]", "f32[101]"});
+  expect_error(
+      [&] {
+        plan({&step, &eval});
+      },
+      {"the step and eval programs disagree on the persistent home buffer h.0: f32[100] in device memory and "
+       "f32[101] in device memory; add it alike in all of them"});
   persistent(step, "h.0", 100);
-  expect_error([&] { plan({&step}); }, {"home buffer h.0", "twice"});
-  Program init = empty_program(model_, mesh_), other = empty_program(model_, mesh_);
-  persistent(init, "h.0", 100);
-  persistent(other, "h.0", 100);
+  expect_error([&] { plan({&step}); }, {"the step program has the persistent home buffer h.0 twice"});
+  const Mesh mesh({{"dp", 2}});
+  Program init = empty_program(model_, mesh), other = empty_program(model_, mesh);
+  init.purpose = TSR_PURPOSE_INIT;
+  for (Program* program : {&init, &other}) {
+    program->strategies = {{"local-sgd", 0}};
+    persistent(*program, "velocity", 100, TSR_BUFFER_PLUGIN);
+    program->buffers.back().strategy = 0;
+  }
   other.buffers.back().state.version = 1;
-  expect_error([&] { plan({&init, &other}); }, {"two programs describe the persistent home buffer h.0 differently"});
+  expect_error(
+      [&] {
+        plan({&init, &other});
+      },
+      {"the init and step programs describe the persistent plugin buffer velocity of strategy local-sgd on "
+       "axis dp differently"});
 }
 
 TEST_F(MemoryPlanTest, ABufferThatNoMemoryCanHoldIsAnError) {

@@ -33,9 +33,9 @@ class Lambda final : public Strategy {
     split.roles = roles;
     split.kind = TSR_LAYOUT_SPLIT;
     split.dim = -1;
-    split.parts = 2;
+    split.parts = parts;
     split.blocks = 1;
-    split.padded_size = view.parameters()[0].num_elements;
+    split.padded_size = view.parameters()[0].num_elements - num_missing;
     split.spare[0] = spare;
     if (dim_name) split.parameter = -1;
     split.name = dim_name;
@@ -46,8 +46,8 @@ class Lambda final : public Strategy {
     sink.add_entry(split);
   }
   int split_axis = 0;
-  uint32_t dim_name = 0, roles = TSR_ALL_HOME_ROLES, second_roles = 0;
-  uint64_t spare = 0;
+  uint32_t dim_name = 0, roles = TSR_ALL_HOME_ROLES, second_roles = 0, parts = 2;
+  uint64_t spare = 0, num_missing = 0;
 
  private:
   std::function<void(const ProgramView&, const Edit&)> pass_;
@@ -464,6 +464,11 @@ TEST_F(EditTest, ALayoutSpeaksOfItsOwnAxisOnly) {
   lambda.dim_name = TSR_DIM_SEQ;
   expect_refusal([&] { base.add_layout(on_axis); }, {"splits dim 2 of values", "only their rows"});
   lambda.dim_name = 0;
+  lambda.parts = 3;
+  expect_refusal([&] { add_layout(program, on_axis); }, {"wte.weight into 3 parts over the 2 ranks of dp"});
+  lambda.parts = 2;
+  lambda.num_missing = 1;
+  expect_refusal([&] { add_layout(program, on_axis); }, {"512 elements, and its padded_size is 511"});
   lambda.spare = 1;
   expect_refusal([&] { base.add_layout(on_axis); }, {"tsr_layout_entry", "spare or reserved"});
 }

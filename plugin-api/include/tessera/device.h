@@ -219,7 +219,11 @@ typedef struct tsr_device_open_args {
 typedef struct tsr_device_interface {
   uint32_t struct_size;
   uint32_t reserved;
-  tsr_str stream_kind; /* "cpu.queue", "cuda.stream" */
+  /* "cpu.queue", "cuda.stream": a name for those of its streams, by which communicators say whose they take.
+   * "cpu.queue" promises that streams run on threads of the process, and that memory of kind TSR_MEMORY_DEVICE is the
+   * process's own too: communicators, the host and calls of strategies touch it from any thread. With a device of any
+   * other kind they work on copies in memory of kind TSR_MEMORY_HOST, unless a communicator takes its streams. */
+  tsr_str stream_kind;
 
   /* Lists the op's slots in launch order, in the caller's array. *num_slots: capacity in, count out, also when the call
    * returns RESOURCE_EXHAUSTED because the array is too small; nothing is written to it then. With a capacity of 0

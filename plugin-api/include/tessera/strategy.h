@@ -41,7 +41,7 @@ typedef struct tsr_strategy tsr_strategy;
  * another version of it. On the same ones each rank goes on with what it had. */
 #define TSR_ON_CHANGE_RESET 1u  /* it begins anew, as `init` makes it, and the user is told */
 #define TSR_ON_CHANGE_KEEP 2u   /* a rank takes what the rank of its number had, if that has this length and version */
-#define TSR_ON_CHANGE_REFUSE 3u /* the run is not resumed */
+#define TSR_ON_CHANGE_REFUSE 3u /* the run is not resumed, if it was saved under this or is resumed under this */
 
 /* APPENDABLE. */
 typedef struct tsr_state_description {
@@ -152,7 +152,9 @@ typedef struct tsr_strategy_create_args {
   uint64_t num_options;
 } tsr_strategy_create_args;
 
-/* APPENDABLE. What a CALL is run with; all of it is borrowed for the call. */
+/* APPENDABLE. What a CALL is run with; all of it is borrowed for the call. Gradients have the loss scale of the step
+ * (TSR_SCALAR_LOSS_SCALE, which an action may bind), and CALLs of a step that is skipped since a gradient is not finite
+ * run too (TSR_SCALAR_CLIP tells, after the action `clip`): the strategy's own state must not take either. */
 typedef struct tsr_call {
   uint32_t struct_size;
   uint32_t num_threads; /* that it may use, its own included: those of a rank */

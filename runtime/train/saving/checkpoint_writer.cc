@@ -56,6 +56,7 @@ void merge(CheckpointIndex& index, RankPart part, size_t number) {
     whole.dtype = tensor.dtype;
     whole.shape = tensor.shape;
     whole.version = tensor.version;
+    whole.is_required = tensor.is_required;
     tensor.parts.front().file = number;
     whole.parts.push_back(std::move(tensor.parts.front()));
   }

@@ -158,16 +158,14 @@ void restore_own_state(const Job& job, const RunData& data, const RankInfo& info
   const std::string obstacle =
       lowest_answer(info, job.mesh.num_ranks(), "resume/own-state", own, state_timeout_ms(job));
   if (obstacle.empty()) return fill_own_state(checkpoint, held, runtime);
-  for (const HeldTensor& tensor : held)
-    if (tensor.state.on_change == TSR_ON_CHANGE_REFUSE)
-      throw Error(
-          TSR_E_FAILED_PRECONDITION,
-          concat("cannot restore ", tensor.name, ", state of a strategy that a run must have to go on: ", obstacle,
-                 "; resume with the mesh and the strategies of the run, or start from its parameters ",
-                 "alone with --init-from"));
+  if (const std::string required = required_own_state(checkpoint, held); !required.empty())
+    throw Error(TSR_E_FAILED_PRECONDITION,
+                concat("cannot restore ", required, ", state of a strategy that a run must have to go on: ", obstacle,
+                       "; resume with the mesh, the strategies and their options of the run, or start from its ",
+                       "parameters alone with --init-from"));
   const std::vector<HeldTensor> kept = kept_own_state(checkpoint, held);
   fill_own_state(checkpoint, kept, runtime);
-  log.warning("the strategies' own state is not restored",
+  log.warning("all of the strategies' own state begins anew",
               kept.empty() ? "" : concat(", except what they declare as kept, such as ", kept.front().name), ": ",
               obstacle);
 }

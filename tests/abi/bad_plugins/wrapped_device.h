@@ -56,6 +56,10 @@ static tsr_status allocate(tsr_device* device, uint32_t memory, uint64_t num_byt
     *pointer = mmap(NULL, num_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return TSR_OK;
   }
+  if (memory == TSR_MEMORY_DEVICE && is_fault("allocate", "own")) {
+    *pointer = mmap(NULL, num_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return TSR_OK;
+  }
   if (is_fault("allocate", "twice") && num_bytes > 1 << 20) {
     static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     static void* large = NULL;

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <set>
+#include <string>
 
 #include "tessera/storage.hpp"
 
@@ -15,7 +16,8 @@ class Keeper final : public Strategy {
   static constexpr std::string_view kName = "keeper";
   Keeper(std::string_view, std::span<const tsr_option_value> options)
       : version_(static_cast<uint32_t>(option(options, "version").i)),
-        on_change_(static_cast<uint32_t>(option(options, "on-change").i)) {}
+        on_change_(static_cast<uint32_t>(option(options, "on-change").i)),
+        num_unused_(option(options, "unused").i) {}
 
   void lower(const ProgramView& view, const Edit& edit) const override {
     uint64_t num_elements = 0;
@@ -25,6 +27,8 @@ class Keeper final : public Strategy {
         num_elements += view.buffer(value).num_elements;
     const uint64_t sums = edit.add_buffer("sums", TSR_BUFFER_PLUGIN, TSR_F32, num_elements, true);
     const uint64_t count = edit.add_buffer("count", TSR_BUFFER_PLUGIN, TSR_I64, 1, true);
+    for (int64_t i = 0; i < num_unused_; ++i)
+      edit.add_buffer("unused." + std::to_string(i), TSR_BUFFER_PLUGIN, TSR_F32, 4, true);
     if (on_change_)
       for (const uint64_t buffer : {sums, count})
         edit.describe_state(buffer, version_, on_change_);
@@ -69,10 +73,12 @@ class Keeper final : public Strategy {
   }
 
   const uint32_t version_, on_change_;
+  const int64_t num_unused_;
 };
 
 constexpr tsr_option kOptions[] = {int_option("version", "0", 0, 9, "of its buffers"),
-                                   int_option("on-change", "0", 0, 3, "TSR_ON_CHANGE_*; 0: not described")};
+                                   int_option("on-change", "0", 0, 3, "TSR_ON_CHANGE_*; 0: not described"),
+                                   int_option("unused", "0", 0, 9, "buffers that nothing uses")};
 
 constexpr tsr_descriptor kDescriptor = descriptor("keeper", TSR_KIND_STRATEGY, "org.tessera.tests.keeper", "1",
                                                   "sums gradients, and keeps state of its own", kOptions);

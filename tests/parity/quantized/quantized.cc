@@ -1,19 +1,24 @@
 // Data parallelism that sends gradients as int8, with error feedback (Seide et al. 2014; QSGD, Alistarh et al. 2017),
 // as a third party would write it. Of a home's gradient g and what earlier steps have left out of it, the residual e:
 //
-//     call code=1                         x = g + e; for each block of 64: scale = max |x| / 127, q = round(x / scale);
-//                                         e = x - scale q
+//     call code=1                         x = g + s e; for each block of 64: scale = max |x| / 127, q = round(x /
+//     scale);
+//                                         f = (x - scale q) / s
 //     all_gather                          q of all ranks
 //     all_gather                          the scales of all ranks
 //     call code=1 reduce=sum group=dp     g = sum over the ranks of scale q, over the gradient
+//     clip                                the host's
+//     call code=1                         e = f, if the step counts
 //
-// --quantized.scheme=sum agrees on scales by the ranks' maximum first, and sends q so small that int8 holds the sum:
+// s is the loss scale of the step under --dtype fp16, else 1. --quantized.scheme=sum agrees on scales by the ranks'
+// maximum first, and sends q so small that int8 holds the sum:
 //
-//     call code=2                         m = max |g + e| of each block
+//     call code=2                         m = max |x| of each block
 //     all_reduce by max                   m
-//     call reduce=sum                     scale = n m / 127, q = round((g + e) / scale), e = g + e - scale q
+//     call reduce=sum                     scale = n m / 127, q = round(x / scale), f = (x - scale q) / s
 //     all_reduce by sum                   q
 //     call                                g = scale q, over the gradient
+//     clip, call                          as above
 //
 // A tied embedding on two stages is summed over them first (tsr_edit.complete). --quantized.fault makes a program that
 // the host must refuse.
@@ -29,7 +34,7 @@ namespace {
 
 using namespace tessera;
 
-enum Tag : uint64_t { kEncode, kDecode, kMeasure, kRound, kExpand };
+enum Tag : uint64_t { kEncode, kDecode, kMeasure, kRound, kExpand, kKeep };
 constexpr uint32_t kInt8 = 1, kBound = 2;
 constexpr uint64_t kBlock = 64;
 
@@ -44,32 +49,50 @@ std::span<T> values(const tsr_tensor_view& view) {
   return {static_cast<T*>(view.data), static_cast<size_t>(view.shape[0])};
 }
 
-/// The largest |g + e| of each block; infinite where one is not finite.
-void measure(std::span<const float> gradient, std::span<const float> residual, std::span<float> bounds) {
+/// What a rank adds to the sum. A gradient has the loss scale of its step, which changes, so the residual is kept
+/// without it.
+struct Addend {
+  std::span<const float> gradient, residual;
+  float loss_scale;  // a power of two
+
+  /// The loss scale is the last operand, where there is one beside the first `num_operands`.
+  Addend(std::span<const tsr_tensor_view> o, size_t residual_at, size_t num_operands)
+      : gradient(values<float>(o[0])),
+        residual(values<float>(o[residual_at])),
+        loss_scale(o.size() > num_operands ? static_cast<float>(values<double>(o[num_operands])[0]) : 1.0f) {}
+  float operator[](size_t i) const { return gradient[i] + loss_scale * residual[i]; }
+};
+
+/// The largest |x| of each block; infinite where one is not finite.
+void measure(const Addend& addend, std::span<float> bounds) {
   std::ranges::fill(bounds, 0.0f);
-  for (size_t i = 0; i < gradient.size(); ++i) {
-    const float x = std::abs(gradient[i] + residual[i]);
+  for (size_t i = 0; i < addend.gradient.size(); ++i) {
+    const float x = std::abs(addend[i]);
     bounds[i / kBlock] = std::max(bounds[i / kBlock], std::isfinite(x) ? x : INFINITY);
   }
 }
 
-/// `levels`: what int8 has for one rank. Where a gradient is not finite the scale is none either, and so the sum: the
-/// step is skipped, and the residual stays.
-void round_to(std::span<const float> scales, std::span<const float> gradient, std::span<float> residual,
-              std::span<int8_t> codes) {
-  for (size_t i = 0; i < gradient.size(); ++i) {
-    const float scale = scales[i / kBlock], x = gradient[i] + residual[i];
+/// Where a gradient is not finite the scale is none either, and so the sum: the step is skipped.
+void round_to(std::span<const float> scales, const Addend& addend, std::span<int8_t> codes, std::span<float> left) {
+  for (size_t i = 0; i < left.size(); ++i) {
+    const float scale = scales[i / kBlock], x = addend[i];
     codes[i] = scale > 0 && std::isfinite(scale) ? static_cast<int8_t>(std::lround(x / scale)) : int8_t{0};
-    if (std::isfinite(scale)) residual[i] = x - scale * static_cast<float>(codes[i]);
+    left[i] = std::isfinite(scale) ? (x - scale * static_cast<float>(codes[i])) / addend.loss_scale : 0.0f;
   }
 }
 
 void encode(std::span<const tsr_tensor_view> o) {
+  const Addend addend(o, 1, 5);
   const auto scales = values<float>(o[3]);
-  measure(values<float>(o[0]), values<float>(o[1]), scales);
+  measure(addend, scales);
   for (float& scale : scales)
     scale /= 127;
-  round_to(scales, values<float>(o[0]), values<float>(o[1]), values<int8_t>(o[2]));
+  round_to(scales, addend, values<int8_t>(o[2]), values<float>(o[4]));
+}
+
+/// A step that is skipped has sent nothing, so what earlier ones have left is still to be sent.
+void keep(std::span<const tsr_tensor_view> o) {
+  if (values<double>(o[0])[1] != 0) std::ranges::copy(values<float>(o[1]), values<float>(o[2]).begin());
 }
 
 /// In the order of the ranks, so every rank has the same bits.
@@ -151,8 +174,6 @@ class Quantized final : public Strategy {
     if (view.raw.reduce_every != TSR_EVERY_STEP || view.raw.reduce_dtype != TSR_F32)
       throw Error(TSR_E_UNSUPPORTED,
                   "gradients are sent as int8, once a step; leave --reduce-every and --reduce-dtype");
-    if (view.raw.dtype == TSR_F16)
-      throw Error(TSR_E_UNSUPPORTED, "the residual would be that of another loss scale; use float32 or bf16");
     if (view.raw.purpose == TSR_PURPOSE_INIT) storage::broadcast_values(view, edit, edit.stream(view.raw.axis, "init"));
     for (const tsr_home& home : view.homes()) {
       if (!role_of(home, TSR_HOME_STATE(0u)).buffer || home.num_elements == 0) continue;  // nothing trains
@@ -174,10 +195,12 @@ class Quantized final : public Strategy {
         if (fault_ == "drift" && call.coordinate == 1) change_a_bit(values<float>(o[2])[0]);
         return;
       case kMeasure:
-        return measure(values<float>(o[0]), values<float>(o[1]), values<float>(o[2]));
+        return measure(Addend(o, 1, 3), values<float>(o[2]));
       case kRound:
-        return round_to(shared_scales(values<float>(o[1]), n), values<float>(o[0]), values<float>(o[2]),
-                        values<int8_t>(o[3]));
+        return round_to(shared_scales(values<float>(o[1]), n), Addend(o, 2, 5), values<int8_t>(o[3]),
+                        values<float>(o[4]));
+      case kKeep:
+        return keep(o);
       case kExpand:
         return expand(o, n);
       default:
@@ -191,10 +214,37 @@ class Quantized final : public Strategy {
     tsr_binding gradient{place.buffer, place.offset, place.num_elements, kSource, TSR_MODE_READ};
     const uint64_t completed = fault_ == "incomplete" ? 0 : edit.complete(home.id);
     Chain chain(view, edit, completed ? completed : last_writer(view, gradient));
-    sums_ ? sum(view, edit, chain, gradient, residual) : gather(view, edit, chain, gradient, residual);
+    const uint64_t left = edit.add_buffer("left", TSR_BUFFER_PLUGIN, TSR_F32, gradient.num_elements);
+    const tsr_action& clip = *std::ranges::find(view.actions(), uint32_t{TSR_ACTION_CLIP}, &tsr_action::kind);
+    std::vector<tsr_binding> loss_scale;  // there is one under fp16 alone
+    if (const tsr_binding* scale = scalar_of(clip, TSR_SCALAR_LOSS_SCALE)) loss_scale.push_back(*scale);
+    const Operands o{gradient, residual, left, loss_scale};
+    sums_ ? sum(view, edit, chain, o) : gather(view, edit, chain, o);
+    tsr_binding counts = *scalar_of(clip, TSR_SCALAR_CLIP);
+    counts.mode = TSR_MODE_READ;
+    Chain(view, edit, clip.id)
+        .call(kKeep, kInt8,
+              {counts, bind(left, gradient.num_elements, TSR_MODE_READ),
+               bind(residual, gradient.num_elements, TSR_MODE_WRITE)});
   }
 
-  void gather(const ProgramView& view, const Edit& edit, Chain& chain, tsr_binding gradient, uint64_t residual) const {
+  static const tsr_binding* scalar_of(const tsr_action& clip, uint32_t scalar) {
+    return ProgramView::find_binding(clip, TSR_SLOT(TSR_ROLE_SCALAR, scalar));
+  }
+
+  struct Operands {
+    tsr_binding gradient;
+    uint64_t residual, left;
+    std::vector<tsr_binding> loss_scale;
+
+    std::vector<tsr_binding> and_loss_scale(std::vector<tsr_binding> others) const {
+      others.insert(others.end(), loss_scale.begin(), loss_scale.end());
+      return others;
+    }
+  };
+
+  void gather(const ProgramView& view, const Edit& edit, Chain& chain, const Operands& o) const {
+    tsr_binding gradient = o.gradient;
     const uint64_t n = gradient.num_elements, blocks = num_blocks(n);
     const auto ranks = static_cast<uint64_t>(view.axis().num_ranks);
     const auto buffer = [&](const char* name, tsr_dtype dtype, uint64_t num_elements) {
@@ -204,8 +254,8 @@ class Quantized final : public Strategy {
     const uint64_t all_codes = buffer("all codes", TSR_I8, ranks * n);
     const uint64_t all_scales = buffer("all scales", TSR_F32, ranks * blocks);
     chain.call(kEncode, kInt8,
-               {gradient, bind(residual, n, TSR_MODE_ADD), bind(codes, n, TSR_MODE_WRITE, 1),
-                bind(scales, blocks, TSR_MODE_WRITE, 2)});
+               o.and_loss_scale({gradient, bind(o.residual, n, TSR_MODE_READ, 1), bind(codes, n, TSR_MODE_WRITE, 1),
+                                 bind(scales, blocks, TSR_MODE_WRITE, 2), bind(o.left, n, TSR_MODE_WRITE, 3)}));
     if (fault_ == "summed") chain.collective(TSR_ACTION_ALL_REDUCE, {bind(codes, n, TSR_MODE_ADD)}, TSR_REDUCE_SUM);
     chain.collective(TSR_ACTION_ALL_GATHER,
                      {bind(codes, n, TSR_MODE_READ), bind(all_codes, ranks * n, TSR_MODE_WRITE)});
@@ -225,17 +275,21 @@ class Quantized final : public Strategy {
                fault_ == "undeclared" ? 0 : TSR_REDUCE_SUM, fault_ == "undeclared" ? -1 : group);
   }
 
-  void sum(const ProgramView&, const Edit& edit, Chain& chain, tsr_binding gradient, uint64_t residual) const {
+  void sum(const ProgramView&, const Edit& edit, Chain& chain, const Operands& o) const {
+    tsr_binding gradient = o.gradient;
     const uint64_t n = gradient.num_elements, blocks = num_blocks(n);
     const uint64_t bounds = edit.add_buffer("bounds", TSR_BUFFER_PLUGIN, TSR_F32, blocks);
     const uint64_t codes = edit.add_buffer("codes", TSR_BUFFER_PLUGIN, TSR_I8, n);
-    chain.call(kMeasure, kBound, {gradient, bind(residual, n, TSR_MODE_READ, 1), bind(bounds, blocks, TSR_MODE_WRITE)});
+    chain.call(
+        kMeasure, kBound,
+        o.and_loss_scale({gradient, bind(o.residual, n, TSR_MODE_READ, 1), bind(bounds, blocks, TSR_MODE_WRITE)}));
     chain.collective(TSR_ACTION_ALL_REDUCE, {bind(bounds, blocks, TSR_MODE_ADD)},
                      fault_ == "summed" ? TSR_REDUCE_SUM : TSR_REDUCE_MAX);
-    chain.call(kRound, 0,
-               {gradient, bind(bounds, blocks, TSR_MODE_READ, 1), bind(residual, n, TSR_MODE_ADD),
-                bind(codes, n, TSR_MODE_WRITE, 1)},
-               fault_ == "undeclared" ? 0 : TSR_REDUCE_SUM);
+    chain.call(
+        kRound, 0,
+        o.and_loss_scale({gradient, bind(bounds, blocks, TSR_MODE_READ, 1), bind(o.residual, n, TSR_MODE_READ, 2),
+                          bind(codes, n, TSR_MODE_WRITE, 1), bind(o.left, n, TSR_MODE_WRITE, 2)}),
+        fault_ == "undeclared" ? 0 : TSR_REDUCE_SUM);
     chain.collective(TSR_ACTION_ALL_REDUCE, {bind(codes, n, TSR_MODE_ADD)}, TSR_REDUCE_SUM);
     gradient.slot = kDestination;
     gradient.mode = TSR_MODE_WRITE;
