@@ -76,7 +76,7 @@ TEST(Socket, AnAddressThatDoesNotAnswerLeavesTimeForTheNext) {
   EXPECT_EQ(said, "connected");
 }
 
-// As in a new network namespace: no retry mends it, so that nobody waits for the deadline.
+// As in a new network namespace: no retry mends it, so the deadline is not waited for.
 TEST(Socket, ALoopbackInterfaceThatIsDownIsRefusedAtOnce) {
   ChildProcess child([&](const ChildProcess::Say& say) {
     if (::unshare(CLONE_NEWNET) != 0) return say("skip");
