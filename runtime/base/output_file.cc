@@ -17,6 +17,7 @@
 #include <fstream>
 
 #include "base/concat.h"
+#include "base/read_only_file.h"
 #include "base/terminal.h"
 #include "tessera/error.hpp"
 
@@ -62,10 +63,7 @@ bool lies_in(const fs::path& path, const fs::path& folder) {
 }
 
 bool is_ours(const Output& output) {
-  char begin[Output::kJudgedBytes];
-  std::ifstream in(output.path, std::ios::binary);
-  in.read(begin, sizeof begin);
-  return output.is_ours(std::string_view(begin, static_cast<size_t>(in.gcount())));
+  return output.is_ours(beginning_of(output.path, Output::kJudgedBytes));
 }
 
 std::string refusal_of_old_file(const Output& output, const struct stat& file) {

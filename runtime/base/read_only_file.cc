@@ -108,11 +108,16 @@ void ReadOnlyFile::read(uint64_t offset, std::span<std::byte> out) const {
                   concat("cannot read ", path_, " at byte ", offset + num_done, ": ", std::strerror(errno)));
     }
     if (num_read == 0) {
-      throw Error(TSR_E_DATA_LOSS, concat(path_, " ends at byte ", offset + num_done, ", but ", out.size(),
+      throw Error(TSR_E_DATA_LOSS, concat(path_, " ends at byte ", end_before(offset + num_done), ", but ", out.size(),
                                           " bytes from byte ", offset, " are needed; was it cut while it was in use?"));
     }
     num_done += static_cast<std::size_t>(num_read);
   }
+}
+
+uint64_t ReadOnlyFile::end_before(uint64_t offset) const {
+  struct stat info {};
+  return ::fstat(fd_, &info) == 0 ? std::min(offset, static_cast<uint64_t>(info.st_size)) : offset;
 }
 
 int ReadOnlyFile::open_direct() const {
@@ -141,6 +146,15 @@ std::string read_text_file(const std::string& path, uint64_t max_bytes, std::str
 } catch (const Error& error) {
   if (flag.empty()) throw;
   throw Error(error.code(), concat(flag, ": ", error.what()));
+}
+
+std::string beginning_of(const std::string& path, std::size_t max_bytes) try {
+  const ReadOnlyFile file(path);
+  std::string begin(std::min<uint64_t>(file.num_bytes(), max_bytes), '\0');
+  file.read(0, std::as_writable_bytes(std::span(begin)));
+  return begin;
+} catch (const Error&) {
+  return "";
 }
 
 bool is_pipe(const std::string& path) {

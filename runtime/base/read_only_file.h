@@ -35,6 +35,9 @@ class ReadOnlyFile {
   void expect(uint64_t offset, uint64_t num_bytes) const;
 
  private:
+  /// Where the file ends now, of which `offset` is beyond the end.
+  uint64_t end_before(uint64_t offset) const;
+
   std::string path_;
   std::size_t max_bytes_per_call_;
   int fd_ = -1;
@@ -53,5 +56,9 @@ std::string read_text_file(const std::string& path, uint64_t max_bytes, std::str
 /// read once.
 std::string read_text_or_pipe(const std::string& path, uint64_t max_bytes);
 bool is_pipe(const std::string& path);
+
+/// The first bytes of a file, `max_bytes` at most. Empty where they cannot be read, and for anything that is not a
+/// regular file: opening a FIFO, a reader would wait for its writer.
+std::string beginning_of(const std::string& path, std::size_t max_bytes);
 
 }  // namespace tessera::host

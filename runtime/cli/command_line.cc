@@ -74,10 +74,15 @@ void CommandLine::read(const CommandSyntax& syntax, std::span<const std::string>
       throw UsageError(concat("--", name, " has no value; give ", flag->value, " after it"));
     values_[name] = arguments[++i];
   }
-  for (const auto& [name, value] : values_)
-    if (const auto flag = std::ranges::find(flags, name, &CommandFlag::name);
-        value.empty() && (flag->value == "FILE" || flag->value == "FOLDER"))
+  for (const auto& [name, value] : values_) {
+    const auto flag = std::ranges::find(flags, name, &CommandFlag::name);
+    if (flag->value != "FILE" && flag->value != "FOLDER") continue;
+    if (value.empty())
       throw UsageError(concat("--", name, " is empty; give a ", flag->value == "FILE" ? "file" : "folder"));
+    require_no_tilde(concat("--", name), value);
+  }
+  for (const std::string& word : words_)
+    require_no_tilde("an argument", word);
 }
 
 std::string CommandLine::value(std::string_view flag, std::string_view otherwise) const {

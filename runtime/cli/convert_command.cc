@@ -1,11 +1,16 @@
 // `tessera convert`: a model as a new Hugging Face folder, which transformers and `tessera --model` load. Files of
 // the tokenizer and of generation that lie beside the weights go with them. What can fail without writing is tried
 // first: flags, the model, its weights, that these files can be read. Then the folder is made, which must be new or
-// empty, so that nothing of another model is left in it.
+// empty, so that nothing of another model is left in it. While it is written it has a lock, which stays when a signal
+// ends the program: by that the next conversion knows what it may remove.
 
+#include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <iostream>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -19,6 +24,7 @@
 #include "cli/outputs.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
+#include "storage/folder_lock.h"
 #include "tessera/error.hpp"
 #include "weights/hf_writer.h"
 
@@ -39,23 +45,52 @@ constexpr const char* kCopiedFiles[] = {
     "tokenizer.json",        "vocab.json", "merges.txt", "tokenizer_config.json", "special_tokens_map.json",
     "generation_config.json"};
 
-/// The folder that is made, which may be there if it is empty. Unless it is kept, it goes again, if it was not there
-/// and nothing is in it.
+constexpr std::string_view kLock = "convert.lock";
+
+/// Whether a conversion writes such a file, also under the name that it has until it is whole. By names alone.
+bool is_of_conversion(const std::string& name) {
+  const auto begins = [&](const char* own) { return name.starts_with(own); };
+  return name == kLock || begins("config.json") || (begins("model") && name.find(".safetensors") != name.npos) ||
+         std::ranges::any_of(kCopiedFiles, begins);
+}
+
+/// Of a folder; empty for anything else.
+std::vector<std::string> names_in(const std::string& folder) {
+  std::error_code error;
+  std::vector<std::string> names;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    names.push_back(at->path().filename().string());
+  return names;
+}
+
+/// Whether a conversion that was interrupted has left it, so that nothing else is in it.
+bool is_left_over(const std::vector<std::string>& names) {
+  return std::ranges::count(names, kLock) > 0 && std::ranges::all_of(names, is_of_conversion);
+}
+
+/// The folder that is made, which may be there if it is empty, or what an interrupted conversion has left. Unless it is
+/// kept, it goes again, if it was not there and nothing is in it.
 class NewFolder {
  public:
   explicit NewFolder(const std::string& folder) : folder_(folder) {
     std::error_code error;
     const bool is_there = name_is_there(folder);
-    if (is_there && (!fs::is_directory(folder, error) || !fs::is_empty(folder, error)))
+    if (is_there &&
+        (!fs::is_directory(folder, error) || (!fs::is_empty(folder, error) && !is_left_over(names_in(folder)))))
       throw UsageError(concat("OUT ", folder, " exists", fs::is_directory(folder, error) ? " and is not empty" : "",
                               "; give the name of a new folder"));
     fs::create_directories(folder, error);
     if (error) throw UsageError(concat("OUT ", folder, " cannot be made: ", error.message()));
     is_kept_ = is_there;
+    lock_.emplace("OUT", folder, kLock, std::chrono::milliseconds(0));
+    for (const std::string& name : names_in(folder))
+      if (name != kLock) fs::remove(fs::path(folder) / name, error);
   }
   ~NewFolder() {
-    std::error_code is_not_empty;
-    if (!is_kept_) fs::remove(folder_, is_not_empty);
+    lock_.reset();
+    std::error_code error;
+    fs::remove(fs::path(folder_) / kLock, error);  // where the file system has no locks, it is still there
+    if (!is_kept_) fs::remove(folder_, error);     // if it is empty
   }
   NewFolder(const NewFolder&) = delete;
   NewFolder& operator=(const NewFolder&) = delete;
@@ -65,6 +100,7 @@ class NewFolder {
  private:
   const std::string folder_;
   bool is_kept_ = true;
+  std::optional<FolderLock> lock_;
 };
 
 /// Those of the folder that do not depend on the weights, each of which can be read. Throws what ReadOnlyFile throws.

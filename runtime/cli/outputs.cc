@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <memory>
 #include <string>
@@ -19,6 +18,7 @@
 
 #include "base/concat.h"
 #include "base/output_file.h"
+#include "base/read_only_file.h"
 #include "checkpoint/index.h"
 #include "checkpoint/save_folder.h"
 #include "config/text_values.h"
@@ -168,9 +168,7 @@ std::string refusal_beside_record(const std::string& out, const std::string& fla
 }
 
 bool is_checkpoint(const std::filesystem::path& folder) {
-  std::string begin(kIndexBegin.size(), '\0');
-  std::ifstream(folder / kIndexName).read(begin.data(), static_cast<std::streamsize>(begin.size()));
-  return begin == kIndexBegin;
+  return beginning_of((folder / kIndexName).string(), kIndexBegin.size()) == kIndexBegin;
 }
 
 /// A checkpoint has its own files alone.

@@ -17,6 +17,7 @@ inline Flag text(std::string_view group, std::string_view name, std::string_view
                  std::string TrainConfig::*field) {
   const auto read = [field, name](TrainConfig& config, std::string_view given) {
     if (given.empty()) throw UsageError(concat("--", name, " is empty; give a value or leave it out"));
+    require_no_tilde(concat("--", name), given);
     config.*field = std::string(given);
   };
   return {group, name, value, help, read, [field](const TrainConfig& config) { return config.*field; }};
@@ -108,6 +109,7 @@ inline Flag list(std::string_view group, std::string_view name, std::string_view
     for (const std::string_view part : split(given, ',')) {
       if (part.empty())
         throw UsageError(concat("--", name, " '", given, "' has an empty part; give values with commas between them"));
+      require_no_tilde(concat("--", name), part);
       (config.*field).emplace_back(part);
     }
   };

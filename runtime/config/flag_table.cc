@@ -142,7 +142,10 @@ void add_optimization_flags(std::vector<Flag>& flags) {
 /// One folder each time: a path may hold commas. Printed as nothing, since it is compared nowhere; a file of settings
 /// has its `items`.
 Flag plugin_dir_flag() {
-  const auto read = [](TrainConfig& config, string_view given) { config.plugin_dirs.emplace_back(given); };
+  const auto read = [](TrainConfig& config, string_view given) {
+    require_no_tilde("--plugin-dir", given);
+    config.plugin_dirs.emplace_back(given);
+  };
   const auto print = [](const TrainConfig&) { return std::string(); };
   return {
       kRanks, "plugin-dir", "FOLDER",       "search this folder for plugins too; may be repeated",       read, print,

@@ -60,6 +60,7 @@ struct Description {
 void add_config_flags(po::options_description& all, std::vector<std::string>& names, FlagSet set, ParsedFlags& parsed) {
   const auto read = [&parsed](const std::string& path) {
     if (path.empty()) throw UsageError("--config is empty; give a file of settings");
+    require_no_tilde("--config", path);
     parsed.config_file = path;
   };
   all.add_options()("config", po::value<std::string>()->notifier(read));

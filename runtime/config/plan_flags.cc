@@ -33,6 +33,7 @@ PlanFlag boolean(std::string_view name, std::string_view help, bool PlanFlags::*
 PlanFlag file(std::string_view name, std::string_view help, std::string PlanFlags::*field) {
   return {name, "FILE", help, [=](PlanFlags& plan, const std::string& given) {
             if (given.empty()) throw UsageError(concat("--", name, " is empty; give a file"));
+            require_no_tilde(concat("--", name), given);
             plan.*field = given;
           }};
 }
@@ -57,8 +58,11 @@ std::vector<PlanFlag> flags_of_plan() {
        "predict the step time from these rates, which tessera bench wrote; of several files the last one that has a "
        "rate counts; also for --svg and --trace",
        [](PlanFlags& plan, const std::string& given) {
-         if (std::ranges::any_of(split(given, ','), &std::string_view::empty))
-           throw UsageError(concat("--rates '", given, "' has an empty part; give files with commas between them"));
+         for (const std::string_view file : split(given, ',')) {
+           if (file.empty())
+             throw UsageError(concat("--rates '", given, "' has an empty part; give files with commas between them"));
+           require_no_tilde("--rates", file);
+         }
          plan.rates = given;
        }}};
 }

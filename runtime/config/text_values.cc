@@ -6,6 +6,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <type_traits>
 
@@ -114,6 +115,14 @@ std::string print_bytes(uint64_t num_bytes) {
 
 bool parse_bool(std::string_view flag, std::string_view text) {
   return parse_choice(flag, text, "false|true") == 1;
+}
+
+void require_no_tilde(std::string_view name, std::string_view path) {
+  if (path != "~" && !path.starts_with("~/")) return;
+  const char* home = std::getenv("HOME");
+  throw UsageError(concat(name, " is '", path, "', in which no shell has replaced ~ by the home folder; give ",
+                          home && *home ? home + std::string(path.substr(1)) : "the whole path", ", or ./", path,
+                          " for a folder named ~"));
 }
 
 size_t parse_choice(std::string_view flag, std::string_view text, std::string_view choices) {

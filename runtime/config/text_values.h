@@ -21,6 +21,9 @@ uint64_t parse_bytes(std::string_view flag, std::string_view text);
 std::string print_bytes(uint64_t num_bytes);
 /// true or false.
 bool parse_bool(std::string_view flag, std::string_view text);
+/// Refuses a path that begins with ~/, or is ~: the shell replaces that at the beginning of a word alone, so not in
+/// --save=~/runs, and nothing does in a file of settings. `name` is a flag, or what else the path is.
+void require_no_tilde(std::string_view name, std::string_view path);
 /// The index in `choices`, which are separated by '|', of `text`.
 size_t parse_choice(std::string_view flag, std::string_view text, std::string_view choices);
 

@@ -19,10 +19,32 @@ constexpr int64_t kOtherStoreMs = 500;  // for another job's store to answer; as
 constexpr int64_t kPauseMs = 100;       // between attempts, which may fail at once
 
 std::shared_ptr<KeyValueStore> join(const RankEnvironment& environment, const std::string& host, int64_t timeout_ms,
-                                    int64_t reply_ms) {
+                                    int64_t reply_ms, const OnRetry& on_retry = {}) {
   return std::make_shared<TcpStoreClient>(host, environment.store_port, environment.secret,
-                                          this_process(environment.rank), timeout_ms, reply_ms);
+                                          this_process(environment.rank), timeout_ms, reply_ms, on_retry);
 }
+
+// Says why this rank waits for rank 0, after kFirstSay and then each time after twice as long: there may be many ranks.
+class SaysWhyItWaits {
+ public:
+  SaysWhyItWaits(int64_t timeout_ms, const Log& log) : log_(log), deadline_(deadline_in(timeout_ms)) {}
+
+  void operator()(std::string_view reason) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now < next_) return;
+    log_.info("waiting for rank 0: ", reason, "; ",
+              std::chrono::duration_cast<std::chrono::seconds>(deadline_ - now).count(), " s left");
+    pause_ *= 2;
+    next_ = now + pause_;
+  }
+
+ private:
+  static constexpr std::chrono::seconds kFirstSay{2};
+
+  Log log_;
+  Deadline deadline_, next_ = std::chrono::steady_clock::now() + kFirstSay;
+  std::chrono::seconds pause_ = kFirstSay;
+};
 
 // How the rank that serves reaches its own server: store_host may lead here only for other machines.
 std::string own_address(const std::string& listen_address) {
@@ -56,7 +78,8 @@ std::shared_ptr<KeyValueStore> meet_other_store(const RankEnvironment& environme
 JobStore join_job(const RankEnvironment& environment, int64_t timeout_ms, const Log& log, const StoreEvents& events,
                   int64_t reply_ms) {
   if (environment.world_size == 1) return {nullptr, std::make_shared<MemoryStore>()};
-  if (!environment.serves_store) return {nullptr, join(environment, environment.store_host, timeout_ms, reply_ms)};
+  if (!environment.serves_store)
+    return {nullptr, join(environment, environment.store_host, timeout_ms, reply_ms, SaysWhyItWaits(timeout_ms, log))};
   const std::string address = listen_address(environment, log);
   const Deadline deadline = deadline_in(std::min(timeout_ms, kTakenPortMs));
   do {

@@ -201,6 +201,17 @@ void require_descriptors(int num_ranks) {
                      "; raise the limit with ulimit -n, or start fewer ranks"));
 }
 
+// Else each rank would find that out by itself, without a store to report it to.
+void require_loopback(const TcpStoreServer& server) {
+  constexpr int64_t kTryMs = 1000;
+  try {
+    Socket::connect("127.0.0.1", server.port(), deadline_in(kTryMs), Refused::no_more);
+  } catch (const Error& error) {
+    if (error.code() == TSR_E_FAILED_PRECONDITION)
+      throw Error(error.code(), concat(error.what(), ", or give --comm local, whose ranks are threads of one process"));
+  }
+}
+
 }  // namespace
 
 std::string own_executable() {
@@ -215,6 +226,7 @@ LaunchResult launch_ranks(const LaunchRequest& request, const Log& log) {
   const BlockedSignals signals;  // first: the server's threads inherit the mask
   const std::string secret = random_secret();
   TcpStoreServer server("127.0.0.1", 0, secret);
+  require_loopback(server);
   server.store().set(kLauncherLog, request.log);
   LaunchedRanks ranks(request.num_ranks, request.ranks_say_when_done);
   for (int rank = 0; rank < request.num_ranks; ++rank)

@@ -25,12 +25,6 @@ struct Address {
   bool is_own = false;  // of this machine
 };
 
-bool is_loopback(const sockaddr& address) {
-  if (address.sa_family == AF_INET)
-    return ntohl(reinterpret_cast<const sockaddr_in&>(address).sin_addr.s_addr) >> 24 == 127;
-  return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr);
-}
-
 // Only an address of this machine can be bound to.
 bool is_own(const addrinfo& address) {
   const Socket socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));

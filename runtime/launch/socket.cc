@@ -28,8 +28,8 @@ using std::chrono::milliseconds;
 // Between attempts to connect. A server that starts is found this soon, and one that is not there costs little.
 constexpr milliseconds kRetryPause(50);
 
-// What one of several addresses may take in the first round; twice that in the next, and so on. One that drops packets,
-// as IPv6 does in some networks, must not use up the time of the others (RFC 8305 has them overlap).
+// What an address may take in the first round; twice that in the next, and so on. One that drops packets, as IPv6 does
+// in some networks, must not use up the time of the others (RFC 8305 has them overlap), nor keep the reason to itself.
 constexpr milliseconds kFirstAttempt(2000);
 
 struct FreeAddresses {
@@ -77,6 +77,14 @@ int try_connect(const Socket& socket, const addrinfo& address, Deadline deadline
   return error;
 }
 
+// No retry mends it. Of IPv4 alone: where IPv6 is off, ::1 cannot be reached, and "localhost" means both.
+void refuse_if_loopback_is_down(const addrinfo& address, int error) {
+  if (error != ENETUNREACH || address.ai_family != AF_INET || !is_loopback(*address.ai_addr)) return;
+  throw Error(TSR_E_FAILED_PRECONDITION,
+              concat("cannot reach 127.0.0.1, this machine's own address: ", std::strerror(error),
+                     "; bring the loopback interface up (ip link set lo up)"));
+}
+
 // If no server listens on a port, the kernel may choose that port for the connecting socket, which then connects to
 // itself.
 bool is_own_echo(const Socket& socket) {
@@ -99,6 +107,12 @@ bool must_wait() {
 
 Deadline deadline_in(int64_t timeout_ms) {
   return std::chrono::steady_clock::now() + milliseconds(timeout_ms);
+}
+
+bool is_loopback(const sockaddr& address) {
+  if (address.sa_family == AF_INET)
+    return ntohl(reinterpret_cast<const sockaddr_in&>(address).sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+  return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr);
 }
 
 int remaining_ms(Deadline deadline) {
@@ -130,9 +144,10 @@ Socket Socket::listen(const std::string& address, uint16_t port) {
 }
 
 // TCP_NODELAY, here and in accept(): requests are small, and the next one waits for the answer to the last.
-Socket Socket::connect(const std::string& host, uint16_t port, Deadline deadline, Refused refused) {
+Socket Socket::connect(const std::string& host, uint16_t port, Deadline deadline, Refused refused,
+                       const OnRetry& on_retry) {
   int error = ETIMEDOUT;
-  std::string unresolved;
+  std::string unresolved, reason;
   milliseconds attempt = kFirstAttempt;
   do {
     Addresses list;
@@ -144,22 +159,24 @@ Socket Socket::connect(const std::string& host, uint16_t port, Deadline deadline
       unresolved = of_name.what();
     }
     for (const addrinfo* address = list.get(); address; address = address->ai_next) {
-      const bool is_only_one = !list->ai_next;
-      const Deadline until = is_only_one ? deadline : std::min(deadline, std::chrono::steady_clock::now() + attempt);
+      const Deadline until = std::min(deadline, std::chrono::steady_clock::now() + attempt);
       Socket socket = open_socket(*address);
       error = try_connect(socket, *address, until);
       if (error == 0 && is_own_echo(socket)) error = ECONNREFUSED;
+      refuse_if_loopback_is_down(*address, error);
       if (error != 0) continue;
       const int one = 1;
       ::setsockopt(socket.fd(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
       return socket;
     }
+    reason = unresolved.empty() ? concat("no server answers at ", host, " port ", port, ": ", std::strerror(error))
+                                : unresolved;
     if (error == ECONNREFUSED && refused == Refused::no_more) break;
+    if (on_retry) on_retry(reason);
     attempt *= 2;
     std::this_thread::sleep_for(std::min(kRetryPause, milliseconds(remaining_ms(deadline))));
   } while (std::chrono::steady_clock::now() < deadline);
-  if (!unresolved.empty()) throw Error(TSR_E_UNAVAILABLE, unresolved);
-  throw Error(TSR_E_DEADLINE, concat("no server answers at ", host, " port ", port, ": ", std::strerror(error)));
+  throw Error(unresolved.empty() ? TSR_E_DEADLINE : TSR_E_UNAVAILABLE, reason);
 }
 
 uint16_t Socket::local_port() const {

@@ -3,7 +3,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <string_view>
+
+struct sockaddr;
 
 namespace tessera::host {
 
@@ -16,6 +20,11 @@ int remaining_ms(Deadline deadline);
 
 /// What a refused connection means: the server does not listen yet, or no longer.
 enum class Refused { not_yet, no_more };
+
+/// Told after each failed attempt to connect why it failed.
+using OnRetry = std::function<void(std::string_view reason)>;
+
+bool is_loopback(const sockaddr& address);
 
 /// An IPv4 or IPv6 TCP socket; closed by the destructor. Every function that waits takes a deadline. Also used to own
 /// other descriptors that can be polled.
@@ -31,8 +40,9 @@ class Socket {
   /// port is taken, else UNAVAILABLE.
   static Socket listen(const std::string& address, uint16_t port);
   /// Connects. Retries until the deadline; with Refused::no_more only until all addresses have refused. Throws DEADLINE
-  /// with the last reason.
-  static Socket connect(const std::string& host, uint16_t port, Deadline deadline, Refused refused = Refused::not_yet);
+  /// with the last reason; at once FAILED_PRECONDITION where this machine's loopback interface is down.
+  static Socket connect(const std::string& host, uint16_t port, Deadline deadline, Refused refused = Refused::not_yet,
+                        const OnRetry& on_retry = {});
 
   int fd() const noexcept { return fd_; }
   /// The port that the socket is bound to.

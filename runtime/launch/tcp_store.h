@@ -82,11 +82,12 @@ class TcpStoreClient final : public KeyValueStore {
   /// has answered. Throws
   ///   DEADLINE             no server listens there, or it does not answer
   ///   UNAVAILABLE          the server is not a key-value store
-  ///   FAILED_PRECONDITION  the store has another secret
+  ///   FAILED_PRECONDITION  the store has another secret, or the loopback interface is down, over which it is reached
   ///   ALREADY_EXISTS       another process has joined as this rank; names both
   /// `reply_ms`: time for requests that are answered at once; clamped to kShortestReplyMs and kReplyTimeoutMs.
+  /// `on_retry` is told while the constructor waits for the server.
   TcpStoreClient(std::string host, uint16_t port, const std::string& secret, Participant who, int64_t timeout_ms,
-                 int64_t reply_ms = kReplyTimeoutMs);
+                 int64_t reply_ms = kReplyTimeoutMs, const OnRetry& on_retry = {});
   /// Says goodbye: the process leaves the job and does not count as lost.
   ~TcpStoreClient() override;
   TcpStoreClient(const TcpStoreClient&) = delete;

@@ -101,8 +101,11 @@ PlanReport plan_report(const Job& job, const JobPrograms& all, int rank, const L
   report.gathers = gathers_of(busiest);
   report.reduce_every = job.step_config.reduce_every;
   report.balance = balance_of(all);
-  report.verdict = {all.of(largest).arena_bytes(TSR_MEMORY_DEVICE), job.config.device_memory,
-                    job.computes_on_host() ? usable_memory() : 0};
+  const RankPrograms& most = all.of(largest);
+  const uint64_t copy_bytes = job.config.save_async ? owned_bytes(most.first()) : 0;
+  report.verdict = {most.arena_bytes(TSR_MEMORY_DEVICE), job.config.device_memory,
+                    job.computes_on_host() ? usable_memory() : 0, most.arena_bytes(TSR_MEMORY_HOST) + copy_bytes,
+                    copy_bytes};
   // Last: where the job does not fit, this plans other jobs and takes seconds.
   report.shortfall = find_shortfall(job, all, log);
   return report;

@@ -40,6 +40,8 @@ struct MemoryVerdict {
   uint64_t most_bytes = 0;     ///< the arena of the rank that needs the most
   uint64_t limit_bytes = 0;    ///< --device-memory; 0: not given
   uint64_t machine_bytes = 0;  ///< memory of this machine, where its processor computes; else 0
+  uint64_t host_bytes = 0;     ///< what that rank needs of host memory besides
+  uint64_t copy_bytes = 0;     ///< of these for the copy that --save-async writes
 };
 
 /// Where a prediction comes from.

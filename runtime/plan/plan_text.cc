@@ -51,17 +51,23 @@ std::string heading(const PlanReport& r) {
 /// Whether it fits, in a line.
 std::string verdict_line(const PlanReport& r) {
   const MemoryVerdict& v = r.verdict;
-  const std::string need = concat("a rank needs ", r.num_ranks > 1 ? "up to " : "", human_bytes(v.most_bytes));
+  const auto needs = [&r](uint64_t num_bytes) {
+    return concat("a rank needs ", r.num_ranks > 1 ? "up to " : "", human_bytes(num_bytes));
+  };
+  const std::string need = needs(v.most_bytes);
   if (r.shortfall)
     return concat("does not fit: ", need, " of device memory",
                   r.shortfall->memory == TSR_MEMORY_DEVICE ? "" : " and too much host memory", "\n");
   if (v.limit_bytes) return concat("fits: ", need, " of the ", human_bytes(v.limit_bytes), " of --device-memory\n");
   if (v.machine_bytes == 0)
     return concat(need, " of device memory; give --device-memory SIZE to see whether that fits\n");
-  const uint64_t all = v.most_bytes * static_cast<uint64_t>(r.num_ranks);
+  // Both memories are the machine's.
+  const uint64_t own = v.most_bytes + v.host_bytes, all = own * static_cast<uint64_t>(r.num_ranks);
+  const std::string copy =
+      v.copy_bytes ? concat(", ", human_bytes(v.copy_bytes), " of it for the copy of --save-async") : "";
   const std::string in_all = r.num_ranks > 1 ? concat(", all ", r.num_ranks, " together ", human_bytes(all)) : "";
-  return concat(all <= v.machine_bytes ? "fits this machine: " : "does not fit this machine: ", need, in_all,
-                "; it has ", human_bytes(v.machine_bytes), "\n");
+  return concat(all <= v.machine_bytes ? "fits this machine: " : "does not fit this machine: ", needs(own), copy,
+                in_all, "; it has ", human_bytes(v.machine_bytes), "\n");
 }
 
 /// The time of a step, in a line, and where it comes from, in a second one.

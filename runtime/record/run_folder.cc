@@ -9,11 +9,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <utility>
 
@@ -36,16 +34,6 @@ using IsOurs = std::function<bool(std::string_view)>;
 
 std::string in_folder(const std::string& folder, std::string_view name) {
   return (fs::path(folder) / name).string();
-}
-
-/// Of a regular file; empty for anything else, such as a FIFO, which would block.
-std::string beginning_of(const std::string& path) {
-  std::error_code error;
-  if (!fs::is_regular_file(path, error)) return "";
-  std::array<char, Output::kJudgedBytes> begin{};
-  std::ifstream in(path, std::ios::binary);
-  in.read(begin.data(), begin.size());
-  return {begin.data(), static_cast<size_t>(in.gcount())};
 }
 
 /// Of a checkpoint, the folder that it is in.
@@ -78,8 +66,8 @@ std::string log_file_name(int rank) {
 }
 
 bool has_record(const std::string& folder) {
-  return begins_like_metrics(beginning_of(in_folder(folder, kMetricsFile))) ||
-         begins_like_settings(beginning_of(in_folder(folder, kConfigFile)));
+  return begins_like_metrics(beginning_of(in_folder(folder, kMetricsFile), Output::kJudgedBytes)) ||
+         begins_like_settings(beginning_of(in_folder(folder, kConfigFile), Output::kJudgedBytes));
 }
 
 std::string refusal_of_record(const std::string& folder, bool resumes, bool overwrite,
@@ -112,7 +100,7 @@ std::string obstacle_to_record(const std::string& folder) {
 
 std::string doubt_of_record(const std::string& folder, const std::string& resume) {
   const std::string config = in_folder(folder, kConfigFile);
-  if (resume.empty() || !begins_like_settings(beginning_of(config))) return "";
+  if (resume.empty() || !begins_like_settings(beginning_of(config, Output::kJudgedBytes))) return "";
   std::string known;
   for (const FileSetting& setting : read_settings(config)) {
     if ((setting.key != "save" && setting.key != "resume") || setting.values.empty()) continue;
@@ -127,7 +115,8 @@ std::string doubt_of_record(const std::string& folder, const std::string& resume
 void remove_other_metrics(const std::string& folder) {
   const std::string path = in_folder(folder, kMetricsFile);
   std::error_code error;
-  if (fs::is_regular_file(path, error) && !begins_like_metrics(beginning_of(path))) fs::remove(path);
+  if (fs::is_regular_file(path, error) && !begins_like_metrics(beginning_of(path, Output::kJudgedBytes)))
+    fs::remove(path);
 }
 
 void write_config(const std::string& folder, const std::string& settings) {

@@ -122,9 +122,7 @@ bool is_own_file(const std::string& path) {
 
 bool has_metrics(const std::string& path) {
   if (!is_own_file(path)) return false;  // a FIFO would wait for its writer
-  std::string begin(Output::kJudgedBytes, '\0');
-  std::ifstream(path, std::ios::binary).read(begin.data(), static_cast<std::streamsize>(begin.size()));
-  return begins_like_metrics(begin);
+  return begins_like_metrics(beginning_of(path, Output::kJudgedBytes));
 }
 
 /// The next line, of which `text` has no more than one byte beyond the limit. Returns its bytes, with the newline; 0 at

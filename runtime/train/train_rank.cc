@@ -9,6 +9,7 @@
 #include "base/concat.h"
 #include "base/progress.h"
 #include "base/resident_memory.h"
+#include "checkpoint/held_state.h"
 #include "config/usage_error.h"
 #include "guard/plugin_calls.h"
 #include "guard/process_state.h"
@@ -51,8 +52,9 @@ void warn_of_threads(const Job& job, const RankInfo& info, const Log& log) {
 }
 
 /// The system lends more memory than it has, and later ends a process that uses it.
-void warn_of_memory(const RankInfo& info, const RankPrograms& programs, const Log& log) {
-  const uint64_t own = programs.arena_bytes(TSR_MEMORY_DEVICE) + programs.arena_bytes(TSR_MEMORY_HOST);
+void warn_of_memory(const Job& job, const RankInfo& info, const RankPrograms& programs, const Log& log) {
+  const uint64_t copy = job.config.save_async ? owned_bytes(programs.first()) : 0;
+  const uint64_t own = programs.arena_bytes(TSR_MEMORY_DEVICE) + programs.arena_bytes(TSR_MEMORY_HOST) + copy;
   const uint64_t all = own * static_cast<uint64_t>(info.num_local_ranks), usable = usable_memory();
   if (usable == 0 || all <= usable) return;
   log.warning("the ", counted(info.num_local_ranks, "rank"), " on this host need ", human_bytes(all),
@@ -166,7 +168,7 @@ void train_rank(const Job& job, const RunData& data, const RankInfo& info, const
   const CompileInput input = compile_input(job, strategies.all(), policies.all(), first_log);
   RankPrograms programs = check_program_consistency(job, input, info, observer.on_planned);
   check_offload_space(job, programs, info);
-  if (job.computes_on_host()) warn_of_memory(info, programs, first_log);
+  if (job.computes_on_host()) warn_of_memory(job, info, programs, first_log);
 
   // Measured here, so that the report can separate the arena from earlier memory.
   const int64_t process_before = resident_memory().now_bytes;

@@ -72,6 +72,15 @@ TEST(ByHand, DataThatOneRankCannotOpenEndsAllAtOnce) {
   expect_part(results[0].err, "rank 1 (process ");
 }
 
+TEST(ByHand, ARankSaysWhyItWaitsForRankZero) {
+  ByHand job(2);
+  Command& second = job.start(1, {"--steps=1"});
+  EXPECT_TRUE(second.wait_for("waiting for rank 0: no server answers at ")) << second.err();
+  job.start(0, {"--steps=1"});
+  for (const CommandResult& result : job.wait())
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+}
+
 /// Two checkpoints of one run, and one of another.
 struct Saved {
   Saved() {

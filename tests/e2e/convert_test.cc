@@ -4,6 +4,8 @@
 
 #include <cstring>
 #include <filesystem>
+#include <set>
+#include <string>
 
 #include "e2e/cli.h"
 
@@ -70,6 +72,28 @@ TEST(Convert, ChangesNoFolderThatIsThere) {
   EXPECT_NE(refused.err.find("exists and is not empty; give the name of a new folder"), std::string::npos)
       << refused.err;
   EXPECT_EQ(file_bytes(folder.path("out/model.safetensors")), "of somebody");
+}
+
+TEST(Convert, TakesOverWhatAnInterruptedConversionHasLeft) {
+  const TempFolder folder;
+  for (const char* name : {"convert.lock", "model-00001-of-00002.safetensors", "model.safetensors.partial",
+                           "vocab.json", "config.json.77.partial"})
+    folder.write(std::string("out/") + name, "a part");
+  const CommandResult made = run_command(tessera({"convert", golden(), folder.path("out")}));
+  EXPECT_EQ(made.exit_code, 0) << made.err;
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path("out")))
+    names.insert(entry.path().filename().string());
+  EXPECT_EQ(names, (std::set<std::string>{"config.json", "model.safetensors"}));
+  EXPECT_EQ(loss_of(folder.path("out")), loss_of(golden()));
+}
+
+TEST(Convert, AFolderWithMoreThanAConversionWritesIsNotTakenOver) {
+  const TempFolder folder;
+  folder.write("out/convert.lock", "");
+  folder.write("out/notes.txt", "of somebody");
+  expect_message(run_command(tessera({"convert", golden(), folder.path("out")})), 2, {"exists and is not empty"});
+  EXPECT_EQ(file_bytes(folder.path("out/notes.txt")), "of somebody");
 }
 
 TEST(Convert, LeavesNothingWhereItFails) {

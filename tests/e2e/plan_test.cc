@@ -173,6 +173,22 @@ void write_deep_model(const std::string& path) {
                              "layer_norm_epsilon": 1e-5, "tie_word_embeddings": true})";
 }
 
+// Where the processor computes, it is memory of the same machine.
+TEST(Plan, TheMemoryOfARankHasTheCopyOfSaveAsync) {
+  const auto first_line = [](std::vector<std::string> more) {
+    std::vector<std::string> all = {"plan", "--model", golden(), "--seq-len=8", "--batch-size=1", "--save=run"};
+    all.insert(all.end(), more.begin(), more.end());
+    const CommandResult result = run_command(tessera(all));
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.out.substr(0, result.out.find('\n'));
+  };
+  const std::string without = first_line({}), with = first_line({"--save-async"});
+  const auto need = [](const std::string& line) { return line.substr(0, line.find("iB")); };
+  EXPECT_EQ(without.find("--save-async"), std::string::npos) << without;
+  EXPECT_NE(with.find(" of it for the copy of --save-async; it has "), std::string::npos) << with;
+  EXPECT_NE(need(with), need(without));
+}
+
 TEST(DeviceMemory, AModelWhoseStatesNeedFourTimesOfItTrainsOverEightRanks) {
   const TempFolder folder;
   write_deep_model(folder.path("config.json"));

@@ -1,6 +1,7 @@
 #include "base/read_only_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "support/expect_error.h"
 #include "support/temp_folder.h"
@@ -29,6 +30,26 @@ TEST(ReadOnlyFile, ReadsTheSameInOneCallOfTheSystemAndInMany) {
     expect_error([&] { read(file, bytes.size() - 10, 11); },
                  {path, "ends at byte " + std::to_string(bytes.size()), "11 bytes from byte"});
   }
+}
+
+// Also where the read began beyond the new end.
+TEST(ReadOnlyFile, SaysWhereAFileEndsThatWasCutWhileItWasInUse) {
+  const TempFolder folder;
+  const std::string path = folder.write("file", std::string(1000, 'x'));
+  const ReadOnlyFile file(path);
+  std::filesystem::resize_file(path, 200);
+  expect_error([&] { read(file, 500, 34); }, {path, "ends at byte 200,", "34 bytes from byte 500"});
+  expect_error([&] { read(file, 100, 300); }, {path, "ends at byte 200,", "300 bytes from byte 100"});
+}
+
+TEST(ReadOnlyFile, TheBeginningOfWhatIsNoRegularFileIsEmpty) {
+  const TempFolder folder;
+  const std::string path = folder.write("file", "begin and end");
+  EXPECT_EQ(beginning_of(path, 5), "begin");
+  EXPECT_EQ(beginning_of(path, 100), "begin and end");
+  ASSERT_EQ(::mkfifo(folder.path("pipe").c_str(), 0600), 0);
+  for (const char* name : {"pipe", ".", "absent"})  // a FIFO without a writer must not make its reader wait
+    EXPECT_EQ(beginning_of(folder.path(name), 5), "") << name;
 }
 
 // Beyond what 32 bits count.

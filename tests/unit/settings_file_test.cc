@@ -219,7 +219,22 @@ TEST(SettingsFile, OtherCommandsTakeWhatTheyHave) {
   EXPECT_EQ(parse(printed, {}, FlagSet::eval).config.data, "e.txt");
 }
 
+// Neither does a shell in a file, nor in a word that begins with a flag.
+TEST(SettingsFile, APathThatBeginsWithATildeIsRefusedThereAndOnTheCommandLine) {
+  const std::string path = file("{" + kJob + "}");
+  const auto refuse_flag = [&](const std::string& flag, const std::string& value) {
+    expect_error<UsageError>([&] { parse(path, {flag + value}); }, {"in which no shell has replaced ~"});
+  };
+  for (const char* flag : {"--save=", "--out=", "--metrics=", "--resume=", "--plugin-dir=", "--offload-dir=/local,"}) {
+    refuse_flag(flag, "~");
+    refuse_flag(flag, "~/x");
+  }
+  EXPECT_EQ(parse(path, {"--save=./~/runs"}).config.save, "./~/runs");
+  EXPECT_EQ(parse(path, {"--metrics=~m.jsonl"}).config.metrics, "~m.jsonl");
+}
+
 TEST(SettingsFile, RefusesWithFileAndKey) {
+  refuse("{" + kJob + R"(, "save": "~/runs"})", {"\"save\"", "--save is '~/runs', in which no shell has replaced ~"});
   refuse("{" + kJob + R"(, "learning-rat": 1})", {"\"learning-rat\" is not a setting"});
   refuse("{" + kJob + R"(, "learning-rat": null})", {"\"learning-rat\" is not a setting"});
   refuse("{" + kJob + R"(, "step": 1})", {"\"step\" is not a setting", "did you mean \"steps\"?"});

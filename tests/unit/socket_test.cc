@@ -8,7 +8,9 @@
 #include <sys/socket.h>
 
 #include <future>
+#include <string_view>
 #include <thread>
+#include <vector>
 
 #include "support/child_process.h"
 #include "support/patience.h"
@@ -72,6 +74,31 @@ TEST(Socket, AnAddressThatDoesNotAnswerLeavesTimeForTheNext) {
   const std::string said = child.next_line(2 * kPatienceMs);
   if (said == "skip") GTEST_SKIP() << "needs the right to mount a file over /etc/hosts";
   EXPECT_EQ(said, "connected");
+}
+
+// As in a new network namespace: no retry mends it, so the deadline is not waited for.
+TEST(Socket, ALoopbackInterfaceThatIsDownIsRefusedAtOnce) {
+  ChildProcess child([&](const ChildProcess::Say& say) {
+    if (::unshare(CLONE_NEWNET) != 0) return say("skip");
+    const Socket server = Socket::listen("127.0.0.1", 0);
+    Socket::connect("127.0.0.1", server.local_port(), deadline_in(100 * kPatienceMs));
+    say("connected");
+  });
+  const std::string said = child.next_line(kPatienceMs);
+  if (said == "skip") GTEST_SKIP() << "needs the right to make a network namespace";
+  EXPECT_EQ(said,
+            "threw cannot reach 127.0.0.1, this machine's own address: Network is unreachable; bring the loopback "
+            "interface up (ip link set lo up)");
+}
+
+TEST(Socket, EachFailedAttemptIsToldWithItsReason) {
+  const uint16_t port = Socket::listen("127.0.0.1", 0).local_port();  // free again
+  std::vector<std::string> reasons;
+  const auto note = [&](std::string_view reason) { reasons.emplace_back(reason); };
+  EXPECT_THROW(Socket::connect("127.0.0.1", port, deadline_in(200), Refused::not_yet, note), Error);
+  ASSERT_GE(reasons.size(), 1u);
+  EXPECT_NE(reasons[0].find("no server answers at 127.0.0.1 port "), std::string::npos) << reasons[0];
+  EXPECT_NE(reasons[0].find(": Connection refused"), std::string::npos) << reasons[0];
 }
 
 }  // namespace

@@ -145,6 +145,7 @@ RatesFile::RatesFile(const CommandLine& line) : path_(line.value("rates")), over
   if (!line.has("rates")) return;
   if (const std::string refusal = refusal_of(rates_output(path_, overwrite_)); !refusal.empty())
     throw UsageError(refusal);
+  refuse_inside_checkpoint("--rates", path_);
 }
 
 void RatesFile::write(const Rates& rates) const {

@@ -34,13 +34,13 @@ std::string random_secret() {
 }
 
 TcpStoreClient::TcpStoreClient(std::string host, uint16_t port, const std::string& secret, Participant who,
-                               int64_t timeout_ms, int64_t reply_ms)
+                               int64_t timeout_ms, int64_t reply_ms, const OnRetry& on_retry)
     : host_(std::move(host)),
       port_(port),
       secret_(secret),
       who_(std::move(who)),
       reply_ms_(std::clamp(reply_ms, kShortestReplyMs, kReplyTimeoutMs)) {
-  idle_.push_back(join_store(host_, port_, secret_, who_, timeout_ms));
+  idle_.push_back(join_store(host_, port_, secret_, who_, timeout_ms, Refused::not_yet, on_retry));
 }
 
 TcpStoreClient::~TcpStoreClient() {

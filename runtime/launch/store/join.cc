@@ -108,11 +108,11 @@ class Greeting {
   const Deadline deadline_;
 };
 
-Socket connect(const std::string& host, uint16_t port, Deadline deadline, Refused refused) {
+Socket connect(const std::string& host, uint16_t port, Deadline deadline, Refused refused, const OnRetry& on_retry) {
   try {
-    return Socket::connect(host, port, deadline, refused);
+    return Socket::connect(host, port, deadline, refused, on_retry);
   } catch (const Error& error) {
-    if (refused == Refused::no_more) throw;
+    if (refused == Refused::no_more || error.code() == TSR_E_FAILED_PRECONDITION) throw;
     throw Error(error.code(), concat("cannot join the job's key-value store: ", error.what(),
                                      "; check that rank 0 runs, and that all ranks have the same MASTER_ADDR and ",
                                      "MASTER_PORT (or TESSERA_STORE_ADDR)"));
@@ -122,12 +122,12 @@ Socket connect(const std::string& host, uint16_t port, Deadline deadline, Refuse
 }  // namespace
 
 Socket join_store(const std::string& host, uint16_t port, const std::string& secret, const Participant& who,
-                  int64_t timeout_ms, Refused refused) {
+                  int64_t timeout_ms, Refused refused, const OnRetry& on_retry) {
   const std::string place = concat(host, ":", port);
   const Deadline deadline = deadline_in(timeout_ms);
   milliseconds pause = kFirstPause;
   for (int tries = 1;; ++tries) {
-    Socket socket = connect(host, port, deadline, refused);
+    Socket socket = connect(host, port, deadline, refused, on_retry);
     try {
       Greeting(socket, place, secret, std::min(deadline, deadline_in(kSilenceMs))).run(who);
       return socket;

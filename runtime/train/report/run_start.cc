@@ -148,6 +148,12 @@ const char* flag_of_files(const TrainConfig& config) {
   return config.offload_check != usual.offload_check ? "--offload-check" : nullptr;
 }
 
+/// Whether an option of a policy says so.
+bool asks_for_files(const Job& job) {
+  return std::ranges::any_of(job.plugin_flags,
+                             [](const PluginFlag& flag) { return flag.name.ends_with(".to") && flag.value == "file"; });
+}
+
 void warn_of_offload(const Log& log, const Job& job, const RankPrograms& programs) {
   if (job.plugins.offload.empty()) return;
   const auto uses = [places = places_of(programs)](uint32_t memory) {
@@ -156,8 +162,11 @@ void warn_of_offload(const Log& log, const Job& job, const RankPrograms& program
     });
   };
   if (const char* flag = flag_of_files(job.config); flag && !uses(TSR_MEMORY_FILE))
-    log.warning(flag, " has no effect: no policy moves anything to files; add --", job.plugins.offload[0].name,
-                ".to=file, or leave it out");
+    log.warning(flag, " has no effect: ",
+                asks_for_files(job)
+                    ? std::string("the policies find nothing to move to files in this run; leave it out")
+                    : concat("no policy moves anything to files; add --", job.plugins.offload[0].name,
+                             ".to=file, or leave it out"));
   if (!job.computes_on_host() || !uses(TSR_MEMORY_HOST)) return;
   log.warning("offload to host memory frees no memory on this machine, since the memory of --device ",
               job.plugins.device.name, " is host memory; it lowers only what --device-memory counts");

@@ -5,10 +5,8 @@
 #include "train/saving/resume.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +14,7 @@
 #include "base/clock.h"
 #include "base/concat.h"
 #include "base/progress.h"
+#include "base/read_only_file.h"
 #include "checkpoint/held_state.h"
 #include "checkpoint/inspect.h"
 #include "checkpoint/load.h"
@@ -107,9 +106,9 @@ struct Candidate {
 
 /// Of the index, which has those of all that the checkpoint holds; empty where there is none that can be read.
 std::string checksum_of(const std::string& folder) {
-  std::array<char, 64> line{};
-  std::ifstream(concat(folder, "/", kIndexName)).getline(line.data(), line.size());
-  return line.data();
+  constexpr size_t kLongest = 64;
+  const std::string begin = beginning_of(concat(folder, "/", kIndexName), kLongest);
+  return begin.substr(0, begin.find('\n'));
 }
 
 /// Names below the folder, "" for the folder itself, each with a checksum, one a line; published by rank 0.
