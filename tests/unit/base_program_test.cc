@@ -5,15 +5,18 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "ddp.h"
 #include "passes/casts.h"
 #include "program/lower_op.h"
 #include "program/range_set.h"
 #include "support/expect_error.h"
 #include "support/gpt2_ddp.h"
+#include "support/gpt2_pass.h"
 #include "support/program_builder.h"
 #include "tessera/operands.hpp"
 
@@ -282,6 +285,22 @@ TEST(SumOfSquares, OfWhatSomeRanksShareIsOfTheFirstOfThem) {
     program.coordinates = {stage};
     EXPECT_EQ(counted_ranges(program, home).size(), stage == 1 ? 1u : 0u) << stage;
   }
+}
+
+// Units are complete from the last to the first; a bucket is as large as it may be.
+TEST(Buckets, AreFilledInOrder) {
+  const Gpt2Pass gpt2(2);
+  std::map<std::string, uint64_t> elements;
+  for (const Unit& unit : gpt2.model().units)
+    elements[unit.name] = unit.num_elements;
+  const uint64_t bucket = elements.at("ln_f") + elements.at("h.1");
+  ASSERT_LE(elements.at("h.0") + elements.at("wpe"), bucket);
+  const double mebibytes = static_cast<double>(bucket * sizeof(float)) / (1 << 20);
+  const tsr_option_value option{str("bucket-mb"), str(""), 0, mebibytes};
+  std::vector<uint64_t> sums;
+  for (const Action& action : gpt2.lowered(ddp::Ddp("dp", std::span(&option, 1)), 0).actions)
+    if (action.kind == TSR_ACTION_ALL_REDUCE) sums.push_back(action.bindings[0].num_elements);
+  EXPECT_EQ(sums, (std::vector<uint64_t>{bucket, elements.at("h.0") + elements.at("wpe"), elements.at("wte")}));
 }
 
 // ---- casts for each use ----
