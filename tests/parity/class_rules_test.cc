@@ -1,6 +1,7 @@
 // One rank is walked for all with its program: what it gets must be right for each of them. And what replicas may do to
 // one another, and in which order gradients are summed and rounded.
 #include "model_rule.h"
+#include "program/buffer_index.h"
 
 namespace tessera::testing {
 namespace {
@@ -253,6 +254,19 @@ const Fault kFaultsOfClasses[] = {
        gradient.mode = TSR_MODE_WRITE;
      },
      "gets its own, or one with other addends"},
+    {"slice_of_another_rank_rounded", "fsdp_of_twenty", kEveryClass,
+     [](Program& p) {
+       const size_t i = index_of(p, TSR_ACTION_BACKWARD, "h.0.add_ln_2", 0);
+       Binding& bias = binding_of(p.actions[i], kWeightGradient);
+       const Binding own = bias, made = staging_beside(p, own, own.num_elements),
+                     shorter = staging_beside(p, own, own.num_elements);
+       p.buffers[BufferIndex(p)(shorter.buffer)].dtype = TSR_BF16;
+       bias.buffer = made.buffer;
+       bias.offset = 0;
+       insert_copy(p, i + 1, shorter, own);
+       insert_copy(p, i + 1, made, shorter);
+     },
+     "gives rank 6 another slice than it owns"},
     {"values_that_the_first_of_many_keeps", "fsdp_of_twenty", kEveryClass, gather_slices_of_the_first,
      "; the model needs "},
     {"rows_of_the_first_tensor_rank", "rows_with_a_policy", kEveryClass, scatter_first_rows_twice,

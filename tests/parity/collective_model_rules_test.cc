@@ -96,6 +96,25 @@ const Fault kCollectiveFaults[] = {
        broadcast.stream = p.comm_stream(1, "test");
      },
      "takes s0 = saved h.0.attention mb=0, which holds nothing that the model names"},
+    {"squares_of_another_replica", "local_sgd", kEveryClass,
+     [](Program& p) {
+       const Binding squares{sum_of(p, kSquaresAccumulator).bindings.front().buffer, 1, TSR_ACCUMULATOR_LIMBS - 1, 0,
+                             0};
+       const size_t i = index_of(p, TSR_ACTION_CLIP, "squares");
+       insert_broadcast(p, i, Action(loss_sum(p)), squares);
+       p.actions[i].group = p.group({0, {}});
+       p.actions[i].stream = p.comm_stream(0, "test");
+     },
+     "clip squares takes "},
+    {"gradient_averaged_over_three", "ddp_of_three", kEveryClass,
+     [](Program& p) {
+       for (size_t i = 0; i < p.actions.size(); ++i)
+         if (p.streams[p.actions[i].stream].name == "comm.dp.gradient") {
+           p.actions[i].reduce = TSR_REDUCE_AVG;
+           insert_elementwise(p, i + 1, TSR_ACTION_SCALE, Binding(*p.actions[i].find(kDestination)), 3);
+         }
+     },
+     " over 3 ranks, which rounds; sum gradients, and average only parameters that diverge"},
     {"heads_of_another_part", "ring", kEveryClass,
      [](Program& p) {
        Binding& heads = binding_of(action_of(p, TSR_ACTION_FORWARD, "h.0.proj", 0), kInput);
@@ -208,6 +227,14 @@ const Fault kLegal[] = {
      ""},
     {"average_of_what_all_ranks_have", "tensor", kEveryClass,
      [](Program& p) { average_after(p, TSR_ACTION_BACKWARD, "ln_f", kWeightGradient); }, ""},
+    {"sums_over_two_axes_in_bf16", "ddp_twice_in_bf16", kEveryClass, [](Program&) {}, ""},
+    {"call_between_two_addends", "ddp", kEveryClass,
+     [](Program& p) {
+       const size_t i = index_of(p, TSR_ACTION_BACKWARD, "wte", 0);
+       insert_call(p, i, Binding(binding_of(p.actions[i], kWeightGradient)));
+       p.actions[i].reduce = TSR_REDUCE_SUM;
+     },
+     ""},
 };
 
 // The stage in the middle has no part of the embedding, which the others share.

@@ -169,6 +169,7 @@ TEST(Batches, AreTheFirstOfTheFile) {
   EXPECT_EQ(two.num_items, 2 * 4 * 16);
   EXPECT_EQ(two.loss, evaluation(some_tokens(folder, "a.bin", 0, 129), {"--batch-size=1"}).loss);
   EXPECT_EQ(evaluation(kTokens, {"--batch-size=400", "--eval-batches=2"}).num_items, 4999);
+  EXPECT_EQ(evaluation(kTokens, {"--batch-size=100", "--eval-batches=3"}).num_items, 3 * 100 * 16) << "not the rest";
 }
 
 TEST(Training, IsNotChangedByItsEvaluations) {

@@ -5,14 +5,18 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "ddp.h"
+#include "passes/casts.h"
 #include "program/lower_op.h"
 #include "program/range_set.h"
 #include "support/expect_error.h"
 #include "support/gpt2_ddp.h"
+#include "support/gpt2_pass.h"
 #include "support/program_builder.h"
 #include "tessera/operands.hpp"
 
@@ -267,6 +271,102 @@ TEST(OptimizerRanges, DecayIsForTensorsOfTwoDims) {
     const bool matrix = program.model->parameters[static_cast<size_t>(home.pieces[0].parameter)].dims.size() == 2;
     EXPECT_EQ(optimizer_ranges(program, home)[0].weight_decay, matrix ? 0.25 : 0.0) << home.name;
   }
+}
+
+TEST(SumOfSquares, OfWhatSomeRanksShareIsOfTheFirstOfThem) {
+  const Model model = toy_model();
+  const Mesh mesh({{"pp", 3, TSR_SPLITS_LAYERS}});
+  Program program = empty_program(model, mesh);
+  LayoutEntry& entry = program.layout.emplace_back();
+  entry.parameter = entry.axis = 0;
+  entry.coordinates = {1, 2};
+  const Home home{1, "home", 0, {{0, 0, 0, 64, 0}}, 64, {}};
+  for (const int stage : {0, 1, 2}) {
+    program.coordinates = {stage};
+    EXPECT_EQ(counted_ranges(program, home).size(), stage == 1 ? 1u : 0u) << stage;
+  }
+}
+
+// Units are complete from the last to the first; a bucket is as large as it may be.
+TEST(Buckets, AreFilledInOrder) {
+  const Gpt2Pass gpt2(2);
+  std::map<std::string, uint64_t> elements;
+  for (const Unit& unit : gpt2.model().units)
+    elements[unit.name] = unit.num_elements;
+  const uint64_t bucket = elements.at("ln_f") + elements.at("h.1");
+  ASSERT_LE(elements.at("h.0") + elements.at("wpe"), bucket);
+  const double mebibytes = static_cast<double>(bucket * sizeof(float)) / (1 << 20);
+  const tsr_option_value option{str("bucket-mb"), str(""), 0, mebibytes};
+  std::vector<uint64_t> sums;
+  for (const Action& action : gpt2.lowered(ddp::Ddp("dp", std::span(&option, 1)), 0).actions)
+    if (action.kind == TSR_ACTION_ALL_REDUCE) sums.push_back(action.bindings[0].num_elements);
+  EXPECT_EQ(sums, (std::vector<uint64_t>{bucket, elements.at("h.0") + elements.at("wpe"), elements.at("wte")}));
+}
+
+// ---- casts for each use ----
+
+class CastAnew : public ::testing::Test {
+ protected:
+  void cast(uint64_t num_elements = kWhole) {
+    add_action(program_, TSR_ACTION_CAST, TSR_STREAM_COMPUTE, {read(home_), write(copy_).at(0, num_elements)});
+  }
+  void use(int micro_batch) {
+    Action& action =
+        add_action(program_, TSR_ACTION_FORWARD, TSR_STREAM_COMPUTE, {read(copy_, TSR_SLOT(TSR_ROLE_PARAMETER, 0))});
+    action.segment = 1;
+    action.micro_batch = micro_batch;
+  }
+  void change(uint64_t buffer) { add_action(program_, TSR_ACTION_SCALE, TSR_STREAM_COMPUTE, {add(buffer)}); }
+  size_t num_casts() {
+    cast_anew(program_);
+    return count(program_, TSR_ACTION_CAST);
+  }
+
+  const Model model_ = toy_model();
+  const Mesh mesh_{{{"dp", 1}}};
+  Program program_ = empty_program(model_, mesh_);
+  const uint64_t home_ = persistent(program_, "h.0", 64);
+  const uint64_t copy_ = transient(program_, "h.0", 64, TSR_BUFFER_GATHERED, TSR_BF16);
+};
+
+TEST_F(CastAnew, IsBeforeEachRunOfUses) {
+  cast();
+  for (const int micro_batch : {0, 0, 1})
+    use(micro_batch);
+  change(home_);  // the update
+  EXPECT_EQ(num_casts(), 2u);
+  EXPECT_EQ(program_.actions[3].kind, uint32_t{TSR_ACTION_CAST});
+}
+
+TEST_F(CastAnew, LeavesACopyThatIsChanged) {
+  cast();
+  change(copy_);
+  use(0);
+  use(1);
+  EXPECT_EQ(num_casts(), 1u);
+}
+
+TEST_F(CastAnew, LeavesACopyThatIsUsedBeforeIt) {
+  use(0);
+  cast();
+  use(1);
+  EXPECT_EQ(num_casts(), 1u);
+  EXPECT_EQ(program_.actions[1].kind, uint32_t{TSR_ACTION_CAST});
+}
+
+TEST_F(CastAnew, LeavesACopyOfWhatChangesBetweenItsUses) {
+  cast();
+  use(0);
+  change(home_);
+  use(1);
+  EXPECT_EQ(num_casts(), 1u);
+}
+
+TEST_F(CastAnew, LeavesPartsOfACopy) {
+  cast(32);
+  use(0);
+  use(1);
+  EXPECT_EQ(num_casts(), 1u);
 }
 
 }  // namespace

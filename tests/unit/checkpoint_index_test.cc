@@ -1,11 +1,20 @@
-// The index of a checkpoint: what is printed reads back, and nothing that could mislead a reader is accepted.
+// The index of a checkpoint: what is printed reads back, and nothing that could mislead a reader is accepted. What a
+// rank holds: which of it it saves, under which name, and what it gets of a checkpoint.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstring>
+#include <numeric>
 #include <random>
 
 #include "checkpoint/index_text.h"
+#include "checkpoint/load.h"
+#include "checkpoint/write_part.h"
 #include "storage/block_sums.h"
 #include "support/expect_error.h"
+#include "support/program_builder.h"
+#include "support/temp_folder.h"
+#include "weights/safetensors.h"
 
 namespace tessera::testing {
 namespace {
@@ -137,7 +146,10 @@ TEST(CheckpointIndex, NumbersFit) {
   expect_refused("\"file\":1", "\"file\":2", "not below 2, the number of files");
   expect_refused("\"F32\"", "\"I32\"", "which no parameter has");
   expect_refused("\"step\":10", "\"step\":-1", "whole number");
-  expect_refused("\"loss_scale\":32768.0", "\"loss_scale\":0", "is not a scale");
+  for (const char* scale : {"\"loss_scale\":0", "\"loss_scale\":0.5"})
+    expect_refused("\"loss_scale\":32768.0", scale, "is not a scale");
+  expect_refused("\"optimizer_step\":9", "\"optimizer_step\":11", "does not fit optimizer_step");
+  expect_refused("\"F32\"", "\"F32\",\"version\":1", "a strategy's own state may have one");
   expect_refused("\"bytes\":200", "\"bytes\":201", "is not the sum of the files");
   expect_refused("\"header_bytes\":80", "\"header_bytes\":201", "more than the file or any header has");
 }
@@ -217,6 +229,199 @@ TEST(StridedRange, CoverOnceWhatACountSaysTheyDo) {
     num_covers += fits;
   }
   EXPECT_GT(num_covers, 100);
+}
+
+// ---- what ranks hold ----
+
+class Held : public ::testing::Test {
+ protected:
+  /// A home of parameter 0, from `element` on, in a buffer of its own.
+  void home(uint64_t element, uint64_t num_elements) {
+    Home made{program_.next_id++, "home", 0, {{0, 0, element, num_elements, 0}}, num_elements, {}};
+    made.roles[TSR_HOME_VALUE] = {persistent(program_, "home", num_elements), 0, num_elements};
+    program_.homes.push_back(made);
+  }
+  void layout(int axis, uint32_t kind, std::vector<int> coordinates = {}) {
+    LayoutEntry& entry = program_.layout.emplace_back();
+    entry.parameter = 0;
+    entry.axis = axis;
+    entry.kind = kind;
+    entry.coordinates = std::move(coordinates);
+  }
+  HeldTensor held_at(Coordinates coordinates) {
+    program_.coordinates = std::move(coordinates);
+    return held_tensors(program_).front();
+  }
+
+  const Model model_ = toy_model();
+  const Mesh mesh_{{{"x", 2}, {"y", 3}}};
+  Program program_ = empty_program(model_, mesh_);
+};
+
+TEST_F(Held, IsSavedByTheFirstRankThatHasIt) {
+  home(0, 64);
+  layout(1, TSR_LAYOUT_REPLICATED, {1, 2});
+  EXPECT_FALSE(held_at({0, 0}).is_owner);
+  EXPECT_TRUE(held_at({0, 1}).is_owner);
+  EXPECT_FALSE(held_at({0, 2}).is_owner);
+  EXPECT_FALSE(held_at({1, 1}).is_owner);
+}
+
+TEST_F(Held, HasANameInEachReplica) {
+  home(0, 64);
+  layout(0, TSR_LAYOUT_DIVERGENT);
+  layout(1, TSR_LAYOUT_DIVERGENT);
+  const std::string name = model_.parameters[0].name;
+  EXPECT_EQ(held_at({0, 0}).name, name);
+  EXPECT_EQ(held_at({0, 2}).name, "replica.2." + name);
+  EXPECT_EQ(held_at({1, 0}).name, "replica.3." + name);
+  EXPECT_EQ(held_at({1, 0}).num_replicas, 6);
+}
+
+TEST_F(Held, IsInTheOrderOfTheParameter) {
+  home(32, 16);
+  home(0, 32);
+  const HeldTensor tensor = held_at({0, 0});
+  ASSERT_EQ(tensor.ranges.size(), 1u);
+  EXPECT_EQ(tensor.ranges[0], (ElementRange{0, 48}));
+  ASSERT_EQ(tensor.places.size(), 2u);
+  EXPECT_EQ(tensor.places[0].num_elements, 32u);
+}
+
+// ---- checkpoints of one rank ----
+
+HeldTensor tensor_of(std::string name, int parameter, tsr_dtype dtype, uint64_t num_elements) {
+  HeldTensor tensor;
+  tensor.name = tensor.shared_name = std::move(name);
+  tensor.parameter = parameter;
+  tensor.dtype = dtype;
+  tensor.is_owner = true;
+  tensor.ranges = {{0, num_elements}};
+  tensor.places = {{1, 0, num_elements}};
+  return tensor;
+}
+
+class SavedByOneRank : public ::testing::Test {
+ protected:
+  /// Parameters have one dim; their elements are the position of their tensor in the list, those of others count.
+  void save(const std::vector<HeldTensor>& tensors) {
+    const std::vector<std::vector<uint64_t>> shapes{{tensors.front().num_elements()}};
+    const auto read = [&](const HeldTensor& tensor, uint64_t begin, uint64_t end, std::span<std::byte> piece) {
+      const auto position =
+          static_cast<float>(std::ranges::find(tensors, tensor.name, &HeldTensor::name) - tensors.begin());
+      for (uint64_t i = begin; i < end; ++i)
+        if (tensor.dtype == TSR_I64)
+          std::memcpy(piece.data() + (i - begin) * sizeof i, &i, sizeof i);
+        else
+          std::memcpy(piece.data() + (i - begin) * sizeof position, &position, sizeof position);
+      return std::span<const std::byte>(piece);
+    };
+    const RankPart part = write_rank_part(folder_.path(), 0, tensors, shapes, read);
+    index_.run.has_config = false;
+    index_.files = {part.file.value()};
+    index_.tensors = part.tensors;
+    write_index();
+  }
+  void write_index() const { folder_.write(kIndexName, print_index(index_)); }
+  void expect_not_held(const std::function<void(SavedTensor&)>& change) {
+    const SavedTensor own = index_.tensors.at("w");
+    change(index_.tensors.at("w"));
+    write_index();
+    expect_error([&] { Checkpoint(folder_.path()).open_files(); }, {"does not hold the ", " elements of w"});
+    index_.tensors.at("w") = own;
+  }
+
+  const TempFolder folder_;
+  CheckpointIndex index_ = small_index();
+};
+
+TEST_F(SavedByOneRank, ItsFileIsAsTheIndexSays) {
+  save({tensor_of("w", 0, TSR_F32, 4)});
+  Checkpoint(folder_.path()).open_files();
+  expect_not_held([](SavedTensor& tensor) { tensor.dtype = "BF16"; });
+  expect_not_held([](SavedTensor& tensor) { tensor.shape = {2}, tensor.parts[0].ranges = {{0, 2, 1, 0}}; });
+  write_index();
+  const Checkpoint checkpoint(folder_.path());
+  std::vector<float> out(3);
+  checkpoint.read("w", 1, out);
+  expect_error([&] { checkpoint.read("w", 2, out); }, {"elements 2 to 5 of w were requested, and it has 4"});
+}
+
+TEST_F(SavedByOneRank, WhatItOwnsWholeHasItsShape) {
+  const HeldTensor tensor = tensor_of("w", 0, TSR_F32, 6);
+  const std::vector<std::vector<uint64_t>> whole{{2, 3}}, part{{4, 3}};
+  const auto zeros = [](const HeldTensor&, uint64_t, uint64_t, std::span<std::byte> piece) {
+    return std::span<const std::byte>(piece);
+  };
+  const auto shape = [&](const auto& shapes) {
+    write_rank_part(folder_.path(), 0, std::span(&tensor, 1), shapes, zeros);
+    return SafetensorsFile(folder_.path(rank_file_name(0))).tensor("w").shape;
+  };
+  EXPECT_EQ(shape(whole), (std::vector<uint64_t>{2, 3}));
+  EXPECT_EQ(shape(part), std::vector<uint64_t>{6});
+}
+
+TEST_F(SavedByOneRank, ItsConfigIsAllHeader) {
+  save({tensor_of("w", 0, TSR_F32, 4)});
+  folder_.write("config.json", "{}\n");
+  const std::string config = "{}\n";
+  index_.files.push_back({"config.json", 3, 3, crc32c(std::as_bytes(std::span(config)))});
+  write_index();
+  EXPECT_EQ(Checkpoint(folder_.path()).config_path(), folder_.path("config.json"));
+  index_.files.back().header_bytes = 2;
+  index_.files.back().header_crc32c = crc32c(std::as_bytes(std::span(config).first(2)));
+  write_index();
+  expect_error([&] { Checkpoint(folder_.path()).config_path(); }, {"has no config.json that index.json names"});
+}
+
+TEST_F(SavedByOneRank, ReplicasGoOnWhereThereAreAsMany) {
+  save({tensor_of("w", 0, TSR_F32, 4), tensor_of("replica.1.w", 0, TSR_F32, 4),
+        tensor_of("replica.2.w", 0, TSR_F32, 4)});
+  const Checkpoint checkpoint(folder_.path());
+  const auto loaded = [&](int num_replicas, LoadWhat what) {
+    HeldTensor own = tensor_of("replica.1.w", 0, TSR_F32, 4);
+    own.shared_name = "w";
+    own.num_replicas = num_replicas;
+    std::vector<float> got;
+    load_tensors(checkpoint, std::span(&own, 1), what,
+                 {[](const StatePlace&) { return std::span<float>(); },
+                  [&](const StatePlace&, std::span<const float> values) { got.assign(values.begin(), values.end()); }});
+    return got.at(0);
+  };
+  EXPECT_EQ(loaded(3, LoadWhat::everything), 1);
+  EXPECT_EQ(loaded(2, LoadWhat::everything), 0);
+  EXPECT_EQ(loaded(4, LoadWhat::everything), 0);
+  EXPECT_EQ(loaded(3, LoadWhat::parameters), 0);
+}
+
+// Longer than a piece that is read, and than a block that has a checksum.
+TEST_F(SavedByOneRank, StateOfAStrategyIsReadInPieces) {
+  const HeldTensor tensor = tensor_of(own_state_name(0, "dp.keeper.sum"), -1, TSR_I64, (1 << 18) + 5);
+  save({tensor});
+  std::vector<uint64_t> got(tensor.num_elements());
+  load_own_state(Checkpoint(folder_.path()), std::span(&tensor, 1),
+                 [&](const StatePlace& place, std::span<const std::byte> elements) {
+                   ASSERT_EQ(elements.size(), place.num_elements * sizeof(uint64_t));
+                   std::memcpy(got.data() + place.offset, elements.data(), elements.size());
+                 });
+  std::vector<uint64_t> counted(got.size());
+  std::iota(counted.begin(), counted.end(), 0);
+  EXPECT_TRUE(got == counted);
+}
+
+TEST_F(SavedByOneRank, StateOfAStrategyIsAllThereOrNot) {
+  const HeldTensor first = tensor_of(own_state_name(0, "dp.keeper.a"), -1, TSR_I64, 4),
+                   second = tensor_of(own_state_name(0, "dp.keeper.b"), -1, TSR_I64, 4);
+  save({first, second});
+  const Checkpoint checkpoint(folder_.path());
+  const auto obstacle = [&](const std::vector<HeldTensor>& tensors) {
+    return obstacle_to_own_state(checkpoint, tensors, 0, checkpoint.index().run);
+  };
+  EXPECT_EQ(obstacle({first, second}), "");
+  EXPECT_EQ(obstacle({first}), "the checkpoint has 1 more buffers of rank 0");
+  HeldTensor other = second;
+  other.dtype = TSR_F64;
+  EXPECT_NE(obstacle({first, other}).find("4 elements of I64 there and 4 of F64 here"), std::string::npos);
 }
 
 }  // namespace

@@ -105,6 +105,19 @@ void update_from_elsewhere(Program& program, size_t home) {
 }
 
 // What lies between homes that become one is padding. A home there would have its elements in two.
+TEST(Chunks, LeaveAHomeWhoseUpdateUsesAnotherPartOfItsBuffers) {
+  for (const uint64_t offset : {0, 1}) {
+    Homes homes(8192);
+    homes.add(0, 2000).add_updates();
+    for (Action& action : homes.program.actions)
+      for (Binding& b : action.bindings)
+        if (action.kind == TSR_ACTION_OPTIMIZER && TSR_SLOT_ROLE(b.slot) == TSR_ROLE_SOURCE)
+          b.offset += offset, b.num_elements -= 1 - offset;
+    cut_homes(homes.program, kCut * sizeof(float));
+    EXPECT_EQ(homes.texts(), (Texts{"home0 0:2000"})) << offset;
+  }
+}
+
 TEST(Chunks, DoNotJoinHomesOverOneThatStaysWhole) {
   Homes homes(4096);
   homes.add(0, 500).add(512, 500).add(1024, 500).add(1536, 500).add_updates();

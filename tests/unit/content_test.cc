@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/program_builder.h"
 #include "verify/model/rank_walk.h"
 
 namespace tessera::host {
@@ -75,6 +76,46 @@ TEST(Rounding, OfASumIsThatOfItsAddends) {
   EXPECT_EQ(rounded(gradient(), gradient({TSR_BF16})), TSR_BF16);
   EXPECT_EQ(rounded(gradient({TSR_BF16}), gradient({TSR_BF16})), TSR_BF16);
   EXPECT_EQ(rounded(gradient({TSR_F16}), gradient({TSR_BF16})), kSeveralDtypes);
+}
+
+TEST(Rounding, OfASumToWhatIsAcceptedIsForgotten) {
+  Content sum = gradient();
+  sum.summed = 1;
+  Content rounded = sum;
+  rounded.round_to(TSR_BF16);
+  EXPECT_NE(rounded, sum);
+  ContentParts parts{{0, 8, rounded}};
+  accept_rounding(parts, TSR_BF16);
+  EXPECT_EQ(parts.front().content, sum);
+}
+
+TEST(HomeRuns, JoinWhatTouchesInTheHomeAndInTheParameter) {
+  const Model model = testing::toy_model();
+  const auto num_runs = [&](uint64_t element, uint64_t offset) {
+    Home home;
+    home.pieces = {{0, 0, 0, 8, 0}, {0, 0, element, 8, offset}};
+    return runs_of(home, model).size();
+  };
+  EXPECT_EQ(num_runs(8, 8), 1u);
+  EXPECT_EQ(num_runs(8, 16), 2u);
+  EXPECT_EQ(num_runs(16, 8), 2u);
+}
+
+TEST(HomeTable, HasPlacesOfItsOwnParametersAlone) {
+  const Model model = testing::toy_model();
+  const Mesh mesh({{"dp", 2}});
+  Program program = testing::empty_program(model, mesh);
+  Home home{program.next_id++, "first", 0, {{0, 0, 0, 64, 0}}, 64, {}};
+  home.roles[TSR_HOME_VALUE] = {testing::persistent(program, "first", 64), 0, 64};
+  program.homes = {home};
+  KeptBuffers buffers;
+  const HomeTable table(program, buffers);
+  const auto own = table.place_of(0, 10);
+  ASSERT_TRUE(own.has_value());
+  EXPECT_EQ(own->num_elements, 54u);
+  EXPECT_FALSE(table.place_of(1, 10).has_value());
+  EXPECT_FALSE(table.place_of(0, 64).has_value());
+  EXPECT_EQ(table.num_missing(1, 10), UINT64_MAX);
 }
 
 }  // namespace

@@ -51,6 +51,16 @@ TEST(SumSquaresOp, SumsItsRangesOnly) {
   EXPECT_EQ(sum_of_squares(source, {}, 1), Accumulator{});
 }
 
+// A window of exponents ends at a power of two.
+TEST(SumSquaresOp, CountsWhatIsAtTheEndOfAWindowOnce) {
+  const std::vector<float> source = {1, 0x1p-19f, 0x1p-20f, 0x1p-30f, 0x1p-38f, 0x1p-39f};
+  Accumulator expected{};
+  for (const float value : source)
+    accumulate_square(expected, value);
+  carry(expected);
+  EXPECT_EQ(sum_of_squares(source, {{0, source.size(), 0, 1}}, 1), expected);
+}
+
 TEST(SumSquaresOp, AddsToOrReplacesTheAccumulator) {
   std::vector<float> source = {3, 4};
   const std::vector<tsr_op_range> ranges = {{0, 2, 0, 1}};

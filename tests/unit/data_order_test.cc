@@ -100,6 +100,14 @@ TEST(SequenceOrder, AnEpochHasEverySequenceOnceAtAnOffsetOfItsOwn) {
   EXPECT_LT(*offsets.rbegin(), 2 * kSeq);
 }
 
+// 3 sequences of 4 tokens, at an offset of 0 to 3.
+TEST(SequenceOrder, ReachesTheFirstTokenAndTheLast) {
+  const CountingTokens tokens(16);
+  const std::vector<int32_t> all = begins(SequenceOrder(tokens, 1, 4, 1, 1), 300, 1, 1, 4);
+  EXPECT_EQ(*std::ranges::min_element(all), 0);
+  EXPECT_EQ(*std::ranges::max_element(all), 11) << "whose last target is token 15";
+}
+
 TEST(SequenceOrder, TheSeedDecides) {
   const CountingTokens tokens(1000);
   const auto of_seed = [&](uint64_t seed) { return begins(SequenceOrder(tokens, 4, 5, 1, seed), 10, 1, 4, 5); };

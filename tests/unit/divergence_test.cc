@@ -40,15 +40,16 @@ class Divergence : public ::testing::Test {
     bool operator==(const Sum&) const = default;
   };
   /// Where the finished step sums squares, in order.
-  std::vector<Sum> sums_of_squares(const Layout& layout) const {
-    Program program = build_program(model_, mesh_, mesh_.coordinates(0), {}, layout, TSR_PURPOSE_STEP,
+  std::vector<Sum> sums_of_squares(const Layout& layout) const { return sums(mesh_, layout, kSquaresAccumulator); }
+  std::vector<Sum> sums(const Mesh& mesh, const Layout& layout, std::string_view accumulator) const {
+    Program program = build_program(model_, mesh, mesh.coordinates(0), {}, layout, TSR_PURPOSE_STEP,
                                     [](const tsr_op& op) { return cpu::describe(op); });
     finalize_program(program);
     zero_pads(program);
-    const uint64_t squares = find_buffer(program, TSR_BUFFER_ACCUMULATOR, kSquaresAccumulator);
+    const uint64_t buffer = find_buffer(program, TSR_BUFFER_ACCUMULATOR, accumulator);
     std::vector<Sum> sums;
     for (const Action& action : program.actions)
-      if (is_collective(action.kind) && action.bindings[0].buffer == squares)
+      if (is_collective(action.kind) && action.bindings[0].buffer == buffer)
         sums.push_back(
             {program.streams[action.stream].name, action.bindings[0].offset, action.bindings[0].num_elements});
     return sums;
@@ -68,6 +69,7 @@ TEST_F(Divergence, IsOfAllTrainableParametersOrNone) {
                {"the layout of axis island: 15 of 16 trainable parameters diverge; all must, or none"});
   model_.parameters.back().trainable = false;
   EXPECT_EQ(read(layout), (std::vector<bool>{true, false, false}));
+  EXPECT_EQ(read(all_diverge()), (std::vector<bool>{true, false, false})) << "frozen ones may, too";
 }
 
 TEST_F(Divergence, IsOfAllRoles) {
@@ -87,6 +89,8 @@ TEST_F(Divergence, ScalesTheLossForOwnTokens) {
   EXPECT_EQ(model_.segments.back().op.attributes[TSR_ATTR_SCALE], before);
   scale_loss_of_own_tokens(model_, mesh_, {true, false, false});
   EXPECT_EQ(model_.segments.back().op.attributes[TSR_ATTR_SCALE], 3 * before);
+  scale_loss_of_own_tokens(model_, mesh_, {true, true, false});
+  EXPECT_EQ(model_.segments.back().op.attributes[TSR_ATTR_SCALE], 3 * 6 * before);
 }
 
 TEST_F(Divergence, NormIsSummedOverTheOtherAxesAndWhatIsNotFiniteAndTheRunWordsOverAll) {
@@ -96,6 +100,14 @@ TEST_F(Divergence, NormIsSummedOverTheOtherAxesAndWhatIsNotFiniteAndTheRunWordsO
                                                               {"comm.island.scalars", limbs, words - limbs},
                                                               {"comm.dp.scalars", 1, words - 1},
                                                               {"comm.tp.scalars", 1, words - 1}}));
+}
+
+TEST_F(Divergence, NothingIsSummedOverAnAxisOfOneRank) {
+  const Mesh mesh({{"island", 3, TSR_SPLITS_BATCH}, {"dp", 1, TSR_SPLITS_BATCH}, {"tp", 1, TSR_SPLITS_TENSORS}});
+  const uint64_t limbs = TSR_ACCUMULATOR_LIMBS, words = TSR_SQUARES_WORDS;
+  EXPECT_EQ(sums(mesh, all_diverge(), kSquaresAccumulator),
+            (std::vector<Sum>{{"comm.world.scalars", 0, 1}, {"comm.island.scalars", limbs, words - limbs}}));
+  EXPECT_EQ(sums(mesh, {}, kLossAccumulator), (std::vector<Sum>{{"comm.world.scalars", 0, limbs}}));
 }
 
 }  // namespace

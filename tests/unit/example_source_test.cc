@@ -125,6 +125,9 @@ TEST(ExampleSource, HashTellsDataApart) {
   EXPECT_NE(hash(text), hash("1,2,0\n3,5,1\n"));
   EXPECT_NE(hash(text), hash("3,4,1\n1,2,0\n"));
   EXPECT_NE(hash(text), hash(text, scaled(DataScale::none)));
+  const std::string from_zero = "0,0,0\n2,2,1\n";
+  EXPECT_NE(hash(from_zero), hash("1,1,0\n2,2,1\n")) << "scaled, the same features";
+  EXPECT_NE(hash(from_zero), hash("0,0,0\n3,3,1\n")) << "scaled, the same features";
 }
 
 // More than 64 MiB: the ends are always among what is read.

@@ -172,6 +172,9 @@ TEST(Sampling, KeepsTheMostProbable) {
   EXPECT_EQ(nucleus[0] + nucleus[2], 0);
   EXPECT_GT(nucleus[3], 0);
   EXPECT_EQ(counts_of({.top_p = 0.39, .seed = 2}, kLogits)[1], 20'000);
+  EXPECT_EQ(counts_of({.top_p = 0.5, .seed = 2}, Logits{1, 1})[0], 20'000) << "one of the two is enough";
+  const auto alike = counts_of({.top_k = 2, .seed = 2}, Logits{1, 0, 1, 2});
+  EXPECT_EQ(alike[1] + alike[2], 0) << "of equal ones the first is kept";
   const auto both = counts_of({.top_k = 2, .top_p = 0.5, .seed = 2}, kLogits);  // of the two kept, 4/7 is enough
   EXPECT_EQ(both[1], 20'000);
 }

@@ -143,8 +143,9 @@ TEST_F(Staging, AGroupOfOneCopiesOnTheDevice) {
   on_comm(TSR_ACTION_ALL_REDUCE, {add(whole_)}, {0, {1}}).reduce = TSR_REDUCE_SUM;
   on_comm(TSR_ACTION_REDUCE, {read(whole_), write(whole_)}, {0, {1}}).reduce = TSR_REDUCE_SUM;
   program_.actions.back().peer = 0;
+  on_comm(TSR_ACTION_ALL_REDUCE, {read(slice_), write(whole_).at(3, 3)}, {0, {1}}).reduce = TSR_REDUCE_SUM;
   EXPECT_EQ(staged(), (Lines{"copy_in copy slice[0:3] whole[0:3]", "comm.dp.x all_reduce whole[0:12]",
-                             "comm.dp.x reduce whole[0:12] whole[0:12]"}));
+                             "comm.dp.x reduce whole[0:12] whole[0:12]", "copy_in copy slice[0:3] whole[3:6]"}));
   EXPECT_TRUE(is_clean(diagnostics()));
 }
 

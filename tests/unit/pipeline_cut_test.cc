@@ -63,6 +63,7 @@ TEST(Cut, ListedPartsBeginWithSegmentsOrUnits) {
   expect_error([&] { cut(programs, "loss", 2); }, {"cannot begin with 'loss'"});
   expect_error([&] { cut(programs, "wte", 2); }, {"cannot begin with 'wte'"});
   expect_error([&] { cut(programs, "h.3,h.1", 3); }, {"'h.1' does not come after"});
+  expect_error([&] { cut(programs, "h.1,h.1.ln_1", 3); }, {"'h.1.ln_1' does not come after"});
   expect_error([&] { cut(programs, "h.1", 3); },
                {"cuts the model into 2 parts, not 3; list the beginnings of all parts but the first, 2 in all"});
 }
@@ -71,6 +72,21 @@ TEST(Cut, MorePartsThanCutPointsAllowAreRefused) {
   const PipelinePrograms programs({}, 2);
   EXPECT_EQ(cut(programs, "auto", 5).size(), 4u);
   expect_error([&] { cut(programs, "auto", 6); }, {"at most 5 parts, not 6"});
+}
+
+TEST(Cut, ACostIsOfElementsAndOfProducts) {
+  const PipelinePrograms programs({}, 1);
+  programs.with_view([](const ProgramView& view) {
+    constexpr double kTokens = 2 * 8, kWidth = 16, kElements = 32;
+    const auto cost = [&](std::string_view name) {
+      for (const tsr_segment& segment : view.segments())
+        if (to_string(segment.name) == name) return pipeline::cost_of(view, segment);
+      return 0.0;
+    };
+    EXPECT_EQ(cost("h.0.ln_1"), kElements * 2 * kTokens * kWidth);
+    EXPECT_EQ(cost("h.0.qkv"), kElements * 4 * kTokens * kWidth + 2 * kTokens * 3 * kWidth * kWidth);
+    EXPECT_EQ(cost("h.0.attention"), kElements * 4 * kTokens * kWidth + 2 * 8 * kTokens * kWidth);
+  });
 }
 
 /// The cost of the most expensive part.

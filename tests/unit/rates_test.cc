@@ -8,6 +8,7 @@
 
 #include "offload/copies.h"
 #include "plan/prediction/costs.h"
+#include "plan/prediction/prediction.h"
 #include "support/expect_error.h"
 #include "support/program_builder.h"
 #include "support/temp_folder.h"
@@ -204,6 +205,8 @@ TEST_F(CostsOf, WhatRunsTogetherSharesADiskAndCores) {
   EXPECT_EQ(costs.speed(file_read, running({file_read, file_write})), 0.5);  // 200 of 100 + 300
   EXPECT_EQ(costs.speed(file_write, running({compute, file_read, file_write})), 0.5 * 0.8);
   EXPECT_EQ(costs.speed(link, running({compute, file_read})), 1);
+  rates_.files->both_bytes_per_second = 500;  // both together faster than each alone
+  EXPECT_EQ(costs.speed(file_read, running({file_read, file_write})), 1);
   rates_.collectives = {{"gloo", 2, {0.5, 0.25}, {{"all_reduce", 1024, 3}}}};
   EXPECT_EQ(costs.speed(compute, running({compute, link})), 0.5);
   EXPECT_EQ(costs.speed(link, running({compute, link})), 0.25);
@@ -228,6 +231,34 @@ TEST_F(CostsOf, CollectivesLieBetweenTheSizesThatWereMeasured) {
   EXPECT_EQ(seconds(1000), 4);
   EXPECT_DOUBLE_EQ(seconds(550), 2.5);
   EXPECT_EQ(seconds(2000), 8);
+  Action with_workspace = all_reduce(100);
+  with_workspace.bindings.push_back({buffer, 0, 4096, TSR_SLOT(TSR_ROLE_WORKSPACE, 0), TSR_MODE_WRITE});
+  EXPECT_EQ(Costs(rates_).seconds(program, with_workspace), 1);
+}
+
+TEST_F(CostsOf, MessagesInALargeGroupAreThoseBetweenTwoRanks) {
+  const Mesh mesh({{"dp", 4}});
+  Program program = empty_program(model_, mesh, {0});
+  const uint64_t buffer = program.add_buffer({0, "b", TSR_BUFFER_SAVED, TSR_MEMORY_DEVICE, TSR_F32, false, 100});
+  Action& send = add_action(program, TSR_ACTION_SEND, TSR_STREAM_COMPUTE, {read(buffer)});
+  send.group = program.group({0, {}});
+  send.peer = 1;
+  rates_.collectives = {{"gloo", 2, {}, {{"send", 400, 7}}}};
+  EXPECT_EQ(Costs(rates_).seconds(program, send), 7);
+}
+
+TEST(BoundOfAStep, IsWhatItsBusiestResourceTakes) {
+  Prediction step;
+  step.phases[static_cast<size_t>(MovePhase::forward)].out_seconds = 3;
+  step.phases[static_cast<size_t>(MovePhase::backward)].out_seconds = 4;
+  step.phases[static_cast<size_t>(MovePhase::backward)].in_seconds = 5;
+  EXPECT_EQ(step.bound(), 3 + 5);
+  step.micro_batches_overlap = true;
+  EXPECT_EQ(step.bound(), 3 + 4);
+  step.phases[static_cast<size_t>(MovePhase::forward)].link_seconds_by_stream[7] = 8;
+  step.phases[static_cast<size_t>(MovePhase::backward)].link_seconds_by_stream[7] = 1;
+  step.phases[static_cast<size_t>(MovePhase::update)].host_seconds = 2;
+  EXPECT_EQ(step.bound(), 8 + 1 + 2);
 }
 
 }  // namespace

@@ -286,6 +286,15 @@ TEST_F(Safetensors, WriterRoundTrips) {
   EXPECT_EQ(bytes.substr(8 + num_header_bytes, 8), raw_bytes(step));
 }
 
+TEST_F(Safetensors, WriterAlignsTheData) {
+  const std::string path = folder_.path("out.safetensors");
+  for (size_t length = 1; length <= 8; ++length) {
+    const std::vector<SafetensorsEntry> entries = {{std::string(length, 'a'), "F64", {1}}};
+    SafetensorsWriter(path, entries, {}).commit();
+    EXPECT_EQ(SafetensorsFile(path).data_begin() % 8, 0u) << length;
+  }
+}
+
 TEST_F(Safetensors, WriterWithoutCommitLeavesTheOldFile) {
   const std::string path = folder_.write("out.safetensors", "old");
   const std::vector<SafetensorsEntry> entries = {{"a", "F32", {1}}};

@@ -117,6 +117,14 @@ TEST(Shards, ForValidationBesideOtherFilesAreNotProposed) {
                {"input.txt", "--data '" + folder.path() + "/*train*.bin', or a folder"});
 }
 
+TEST(Shards, OneThatLooksLikeTextIsDoubted) {
+  const TempFolder folder;
+  const std::string text = folder.write("train_0.bin", std::string(1000, 'x'));
+  folder.write("train_1.bin", raw(counted(0)));
+  const std::string doubt = open_tokens(folder.path(), 65536)->doubt();
+  EXPECT_NE(doubt.find(text + " looks like text"), std::string::npos) << doubt;
+}
+
 TEST(Shards, OfAPatternForTrainingAndEvaluationAreDoubted) {
   const TempFolder folder;
   write_shards(folder, 2, llmc);

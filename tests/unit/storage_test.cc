@@ -89,6 +89,23 @@ TEST(Storage, AGroupIsItsFlatsOneBehindTheOther) {
   });
 }
 
+// The backward leaves the first parameters for last.
+TEST(Storage, AGroupIsSummedAfterItsLastWriter) {
+  Gpt2Pass(2).look_at([](const ProgramView& view, const Edit&) {
+    const GradientSums sums(view);
+    ParamGroup all;
+    std::vector<uint64_t> writers;
+    for (const FlatParam& param : flat_params(view)) {
+      ParamGroup own;
+      own.add(param);
+      all.add(param);
+      writers.push_back(sums.of(own).front().last_writer);
+    }
+    EXPECT_EQ(sums.of(all).front().last_writer, writers.front());
+    EXPECT_NE(writers.front(), writers.back());
+  });
+}
+
 fsdp::Fsdp make_fsdp() {
   const OptionValues options = {{"sharding", "full_shard"},        {"wrap", "unit"},
                                 {"reshard-after-forward", "auto"}, {"prefetch", "", 1},

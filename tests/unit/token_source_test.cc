@@ -200,6 +200,13 @@ TEST(ContentHash, OfLargeDataTakesBothEndsAndBlocks) {
   EXPECT_NE(at_no_block, hash_with((num_tokens - 32768) / 255 * 100));
 }
 
+TEST(TokenSource, TheLastByteNeedsAVocabularyOf256) {
+  const TempFolder folder;
+  const std::string path = folder.write("a.txt", "ab\xff");
+  EXPECT_EQ(all_tokens(*open_tokens(path, 256)).back(), 255);
+  expect_error([&] { open_tokens(path, 255); }, {"token 255 at position 2 is not in the model's vocabulary of 255"});
+}
+
 TEST(TokenSource, RangesAreChecked) {
   const TempFolder folder;
   const std::vector<uint16_t> tokens = {0, 1, 2, 3, 4};
