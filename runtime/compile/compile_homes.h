@@ -4,8 +4,8 @@
 #include <map>
 
 #include "compile/compile.h"
-#include "compile/pass_runner.h"
-#include "verify/model/rank_homes.h"
+#include "compile/edit/pass_runner.h"
+#include "verify/model/home_table.h"
 
 namespace tessera::host {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/log.h"
-#include "compile/offload_runner.h"
-#include "compile/pass_runner.h"
+#include "compile/edit/offload_runner.h"
+#include "compile/edit/pass_runner.h"
 #include "passes/build_program.h"
 #include "passes/host_staging.h"
 #include "program/collective.h"

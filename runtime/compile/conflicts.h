@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "compile/pass_runner.h"
+#include "compile/edit/pass_runner.h"
 
 namespace tessera::host {
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "compile/pass_runner.h"
+#include "compile/edit/pass_runner.h"
 #include "program/program.h"
 
 namespace tessera::host {

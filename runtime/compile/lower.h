@@ -9,7 +9,7 @@
 
 #include "compile/compile_input.h"
 #include "compile/declared_layout.h"
-#include "compile/pass_runner.h"
+#include "compile/edit/pass_runner.h"
 
 namespace tessera::host {
 

@@ -180,7 +180,7 @@ std::string_view dtype_name(tsr_dtype dtype) {
   return tessera::dtype_name(dtype);
 }
 
-// A strategy gives a role one entry (check_roles in compile/pass_runner.cc); where a role has several the last one
+// A strategy gives a role one entry (check_roles in compile/edit/pass_runner.cc); where a role has several the last one
 // counts.
 const LayoutEntry* entry_on(const Program& program, int parameter, int axis, uint32_t role) {
   const LayoutEntry* last = nullptr;

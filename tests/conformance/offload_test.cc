@@ -9,7 +9,7 @@
 #include <optional>
 #include <thread>
 
-#include "compile/offload_runner.h"
+#include "compile/edit/offload_runner.h"
 #include "config/text_values.h"
 #include "conformance/offload_views.h"
 #include "cpu-device/device.h"

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "compile/pass_runner.h"
+#include "compile/edit/pass_runner.h"
 #include "cpu-device/device.h"
 #include "ddp.h"
 #include "memory/memory_plan.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "compile/pass_runner.h"
+#include "compile/edit/pass_runner.h"
 #include "cpu-device/device.h"
 #include "model/gpt2/gpt2.h"
 #include "passes/build_program.h"

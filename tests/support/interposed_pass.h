@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "compile/pass_runner.h"
+#include "compile/edit/pass_runner.h"
 #include "cpu-device/device.h"
 #include "tessera/strategy.h"
 

@@ -6,7 +6,7 @@
 
 #include "compile/compile.h"
 #include "compile/declared_layout.h"
-#include "compile/program_snapshot.h"
+#include "compile/edit/program_snapshot.h"
 #include "cpu-device/device.h"
 #include "model/gpt2/gpt2.h"
 #include "pipeline.h"

@@ -1,5 +1,5 @@
 // Policies asked about a step: what they are told, what the host does with their answers, and which it refuses.
-#include "compile/offload_runner.h"
+#include "compile/edit/offload_runner.h"
 
 #include <gtest/gtest.h>
 

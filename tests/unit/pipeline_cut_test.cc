@@ -1,7 +1,7 @@
 // Where a model can be cut, and where it is.
 #include <gtest/gtest.h>
 
-#include "compile/program_snapshot.h"
+#include "compile/edit/program_snapshot.h"
 #include "support/expect_error.h"
 #include "support/pipeline_programs.h"
 

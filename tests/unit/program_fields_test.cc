@@ -4,8 +4,8 @@
 
 #include <functional>
 
+#include "compile/edit/program_snapshot.h"
 #include "compile/lower.h"
-#include "compile/program_snapshot.h"
 #include "model/gpt2/gpt2.h"
 #include "tessera/error.hpp"
 

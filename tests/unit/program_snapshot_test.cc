@@ -1,5 +1,5 @@
 // What a pass sees: of the model, of where values are, and of itself.
-#include "compile/program_snapshot.h"
+#include "compile/edit/program_snapshot.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "compile/compile.h"
-#include "compile/rewriter.h"
+#include "compile/edit/rewriter.h"
 #include "program/program_text.h"
 #include "support/expect_diagnostic.h"
 #include "support/gpt2_ddp.h"

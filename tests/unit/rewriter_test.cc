@@ -1,11 +1,11 @@
 // The edit table: what each edit does, and what is refused.
-#include "compile/pass_runner.h"
+#include "compile/edit/pass_runner.h"
 
 #include <gtest/gtest.h>
 
 #include <functional>
 
-#include "compile/rewriter.h"
+#include "compile/edit/rewriter.h"
 #include "passes/finalize.h"
 #include "program/program_text.h"
 #include "support/expect_error.h"

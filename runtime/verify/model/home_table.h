@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -32,6 +34,14 @@ struct HomeRun {
 };
 /// Of one home, ascending. What is in none is padding.
 std::vector<HomeRun> runs_of(const Home& home, const Model& model);
+
+/// A rank's own homes, for checks of ranks whose programs are equal and whose homes are not: its init program, which
+/// has them, and the model that this borrows.
+struct RankHomes {
+  std::shared_ptr<const Model> model;
+  Program init;
+};
+using HomesOf = std::function<RankHomes(int rank)>;
 
 /// How elements came about, as far as the model does not say it.
 enum class Origin : uint8_t {

@@ -1,5 +1,5 @@
 // A rank's own walk accepts an average of what may diverge, and what a call makes of a gradient: strategies choose
-// these. Which ranks do so is no choice where they are replicas over another axis. In pp=2,x=2 with a strategy on x
+// these. Where ranks are replicas over another axis, they choose alike. In pp=2,x=2 with a strategy on x
 // that lets parameters diverge, both stages keep a tied embedding:
 //
 //     the model: wte.weight is averaged on rank 0 and not on rank 2, which keeps the same elements

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "verify/collective_matching.h"
-#include "verify/model/rank_homes.h"
+#include "verify/model/home_table.h"
 #include "verify/model/rank_walk.h"
 #include "verify/verify.h"
 

@@ -12,7 +12,7 @@
 // each binding is checked in the logarithm of the buffers; rebind, order, complete and collect_garbage walk the whole
 // list.
 
-#include "compile/rewriter.h"
+#include "compile/edit/rewriter.h"
 
 #include <algorithm>
 #include <set>

@@ -2,7 +2,7 @@
 // borrowed from the program. A pass sees the program as it was when the pass began, whatever it edits (rewriter.cc
 // works on a copy), so it may insert actions while it loops over them.
 
-#include "compile/program_snapshot.h"
+#include "compile/edit/program_snapshot.h"
 
 #include "program/lower_op.h"
 #include "tessera/error.hpp"

@@ -1,4 +1,4 @@
-#include "compile/edit_checks.h"
+#include "compile/edit/edit_checks.h"
 
 #include <string>
 

@@ -12,14 +12,14 @@
 // of the program, and that of movement.cc; an answer takes a search of its item's uses, and one that runs an action on
 // the host takes a search of the list, and of the other answers for each operand.
 
-#include "compile/offload_runner.h"
+#include "compile/edit/offload_runner.h"
 
 #include <algorithm>
 #include <map>
 #include <set>
 
 #include "base/concat.h"
-#include "compile/program_snapshot.h"
+#include "compile/edit/program_snapshot.h"
 #include "guard/lent_table.h"
 #include "guard/plugin_calls.h"
 #include "guard/process_state.h"

@@ -11,7 +11,7 @@
 // Invariant: a failed pass leaves no trace. Edits go to a private copy, which replaces the program when the pass
 // returns OK. Cost: a snapshot and a copy of the program for each pass, then that of its edits (rewriter.cc).
 
-#include "compile/pass_runner.h"
+#include "compile/edit/pass_runner.h"
 
 #include <algorithm>
 #include <bit>
@@ -20,9 +20,9 @@
 #include <utility>
 
 #include "base/concat.h"
-#include "compile/edit_checks.h"
-#include "compile/program_snapshot.h"
-#include "compile/rewriter.h"
+#include "compile/edit/edit_checks.h"
+#include "compile/edit/program_snapshot.h"
+#include "compile/edit/rewriter.h"
 #include "guard/lent_table.h"
 #include "guard/plugin_calls.h"
 #include "guard/process_state.h"

@@ -5,7 +5,7 @@
 #include <set>
 #include <tuple>
 
-#include "compile/rewriter.h"
+#include "compile/edit/rewriter.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {

@@ -5,7 +5,7 @@
 //     backward h.0.up      becomes      backward_input h.0.up     w %90 c
 //                                       backward_weight h.0.up    r %90 c
 
-#include "compile/rewriter.h"
+#include "compile/edit/rewriter.h"
 #include "tessera/error.hpp"
 
 namespace tessera::host {

@@ -5,7 +5,7 @@
 #include <span>
 #include <utility>
 
-#include "compile/program_snapshot.h"
+#include "compile/edit/program_snapshot.h"
 #include "passes/build_program.h"
 #include "program/program.h"
 #include "program/strategy_on_axis.h"
