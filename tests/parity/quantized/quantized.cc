@@ -18,7 +18,7 @@
 //     call reduce=sum                     scale = n m / 127, q = round(x / scale), f = (x - scale q) / s
 //     all_reduce by sum                   q
 //     call                                g = scale q, over the gradient
-//     clip, call                          as above
+//     clip, call reduce=sum               as above
 //
 // A tied embedding on two stages is summed over them first (tsr_edit.complete). --quantized.fault makes a program that
 // the host must refuse.
@@ -222,10 +222,12 @@ class Quantized final : public Strategy {
     sums_ ? sum(view, edit, chain, o) : gather(view, edit, chain, o);
     tsr_binding counts = *scalar_of(clip, TSR_SCALAR_CLIP);
     counts.mode = TSR_MODE_READ;
+    // What is kept is of the kind that is left: codes, or addends.
     Chain(view, edit, clip.id)
-        .call(kKeep, kInt8,
+        .call(kKeep, sums_ ? 0 : kInt8,
               {counts, bind(left, gradient.num_elements, TSR_MODE_READ),
-               bind(residual, gradient.num_elements, TSR_MODE_WRITE)});
+               bind(residual, gradient.num_elements, TSR_MODE_WRITE)},
+              sums_ ? TSR_REDUCE_SUM : 0);
   }
 
   static const tsr_binding* scalar_of(const tsr_action& clip, uint32_t scalar) {
