@@ -399,6 +399,22 @@ TEST_F(EqualParameters, AddendsAreNotSent) {
                              "dp: the others would take what is of a part for the whole"));
 }
 
+TEST_F(EqualParameters, WhatIsReceivedIsNotSummed) {
+  const uint64_t received = transient(p_, "received", 256, TSR_BUFFER_STAGING);
+  on(0, TSR_ACTION_RECV, {write(received)}).peer = 1;
+  on(0, TSR_ACTION_ALL_REDUCE, {add(received)}, TSR_REDUCE_SUM);
+  EXPECT_TRUE(has_diagnostic(verify_placement(p_), "each rank would add it, and addends are not sent"));
+}
+
+TEST_F(EqualParameters, AreSlicesAfterATranspose) {
+  const uint64_t slices = transient(p_, "slices", 256, TSR_BUFFER_STAGING);
+  on(0, TSR_ACTION_ALL_TO_ALL, {read(value_), write(slices)});
+  add_action(p_, TSR_ACTION_COPY, TSR_STREAM_COPY_IN, {read(slices), write(value_)});
+  EXPECT_TRUE(has_diagnostic(verify_placement(p_),
+                             "its value, home value, is the same on all ranks of dp before the program, and after it "
+                             "split over dp"));
+}
+
 TEST_F(EqualParameters, OffloadCarriesMeaning) {
   const uint64_t host = transient(p_, "host", 256, TSR_BUFFER_STAGING, TSR_F32, TSR_MEMORY_HOST);
   const uint64_t back = transient(p_, "back", 256, TSR_BUFFER_STAGING);
