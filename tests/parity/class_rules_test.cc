@@ -201,11 +201,27 @@ void sum_over_the_outer_axis_first(Program& p) {
   ADD_FAILURE() << "no two sums of one range";
 }
 
+/// What is summed in a shorter dtype: the range before it is cast, and the index after the cast back.
+std::pair<Binding, size_t> cast_and_back(const Program& p) {
+  const auto is_cast = [](const Action& action) { return action.kind == TSR_ACTION_CAST; };
+  const auto there = std::ranges::find_if(p.actions, is_cast);
+  const auto back = std::find_if(there + 1, p.actions.end(), is_cast);
+  return {*there->find(kSource), static_cast<size_t>(back - p.actions.begin()) + 1};
+}
+
 /// What is summed in fp16 is scaled before that, and back after it.
-void scale_around_the_sum(Program& p, double scale) {
-  const auto found = std::ranges::find(p.actions, TSR_ACTION_CAST, &Action::kind);
-  ASSERT_NE(found, p.actions.end());
-  insert_elementwise(p, static_cast<size_t>(found - p.actions.begin()), TSR_ACTION_SCALE, *found->find(kSource), scale);
+void scale_around_the_sum(Program& p) {
+  const auto [gradient, after] = cast_and_back(p);
+  insert_elementwise(p, after, TSR_ACTION_SCALE, gradient, 0x1p10);
+  const auto cast = std::ranges::find(p.actions, TSR_ACTION_CAST, &Action::kind);
+  insert_elementwise(p, static_cast<size_t>(cast - p.actions.begin()), TSR_ACTION_SCALE, gradient, 0x1p-10);
+}
+
+void average_and_scale(Program& p) {
+  const auto [gradient, after] = cast_and_back(p);
+  insert_elementwise(p, after, TSR_ACTION_SCALE, gradient, 2);
+  for (Action& action : p.actions)
+    if (p.streams[action.stream].name == "comm.dp.gradient") action.reduce = TSR_REDUCE_AVG;
 }
 
 /// The average of the tied embedding is left out on the last stage.
@@ -217,19 +233,19 @@ void forget_average_on_the_last_stage(Program& p) {
   ASSERT_EQ(std::erase_if(p.actions, is_average), 1u);
 }
 
-/// Calls that make the sums of two blocks write each other's gradient.
-void decode_to_one_another(Program& p) {
-  std::vector<Action*> decodes;
-  for (Action& action : p.actions)
-    if (action.kind == TSR_ACTION_CALL && action.reduce == TSR_REDUCE_SUM) decodes.push_back(&action);
-  for (Action* a : decodes)
-    for (Action* b : decodes) {
-      Binding &to_a = binding_of(*a, kDestination), &to_b = binding_of(*b, kDestination);
-      if (a == b || to_a.num_elements != to_b.num_elements) continue;
-      std::swap(to_a.buffer, to_b.buffer);
-      std::swap(to_a.offset, to_b.offset);
-      return;
+/// The call that makes the sum of one block takes the codes of an earlier one.
+void decode_those_of_another(Program& p) {
+  const Action* earlier = nullptr;
+  for (Action& action : p.actions) {
+    if (action.kind != TSR_ACTION_CALL || action.reduce != TSR_REDUCE_SUM) continue;
+    if (!earlier || earlier->find(kDestination)->num_elements != action.find(kDestination)->num_elements) {
+      earlier = &action;
+      continue;
     }
+    for (const uint32_t slot : {kSource, TSR_SLOT(TSR_ROLE_SOURCE, 1)})
+      binding_of(action, slot).buffer = earlier->find(slot)->buffer;
+    return;
+  }
   ADD_FAILURE() << "no two calls of equal length";
 }
 
@@ -291,15 +307,10 @@ const Fault kFaultsOfClasses[] = {
      "which the layout lets diverge; average what diverges"},
     {"scaled_in_float_for_fp16", "ddp_in_fp16", kEveryClass, [](Program& p) { scale_around_the_sum(p, 0x1p-10); },
      "in fp16, which loses other small and large values"},
-    {"averaged_in_fp16", "ddp_in_fp16", kEveryClass,
-     [](Program& p) {
-       for (Action& action : p.actions)
-         if (p.streams[action.stream].name == "comm.dp.gradient") action.reduce = TSR_REDUCE_AVG;
-     },
-     "in fp16, which loses small values; sum it"},
+    {"averaged_in_fp16", "ddp_in_fp16", kEveryClass, average_and_scale, "in fp16, which loses small values; sum it"},
     {"average_of_one_stage", "local_sgd_in_stages", kEveryClass, forget_average_on_the_last_stage,
      "wte.weight is averaged on rank 0 and not on rank 2, which keeps the same elements"},
-    {"sum_of_another_block", "quantized", kEveryClass, decode_to_one_another,
+    {"sum_of_another_block", "quantized", kEveryClass, decode_those_of_another,
      "holds what a call has made of other parameters; the model needs the gradient of h."},
     {"one_replica_for_all", "local_sgd", kEveryClass,
      [](Program& p) {
@@ -325,7 +336,7 @@ TEST(Calls, ChangeWhatReplicasUpdateWithOnAllOfThem) {
   const auto change = [](int of) {
     return [of](Program& p) {
       if (of >= 0 && p.coordinates[0] != of) return;
-      const size_t i = index_of(p, TSR_ACTION_OPTIMIZER, "wte");
+      const size_t i = index_of(p, TSR_ACTION_OPTIMIZER, "wte.weight");
       insert_call(p, i, binding_of(p.actions[i], kSource));
     };
   };

@@ -465,10 +465,10 @@ TEST_F(EditTest, ALayoutSpeaksOfItsOwnAxisOnly) {
   expect_refusal([&] { base.add_layout(on_axis); }, {"splits dim 2 of values", "only their rows"});
   lambda.dim_name = 0;
   lambda.parts = 3;
-  expect_refusal([&] { add_layout(program, on_axis); }, {"wte.weight into 3 parts over the 2 ranks of dp"});
+  expect_refusal([&] { base.add_layout(on_axis); }, {"wte.weight into 3 parts over the 2 ranks of dp"});
   lambda.parts = 2;
   lambda.num_missing = 1;
-  expect_refusal([&] { add_layout(program, on_axis); }, {"512 elements, and its padded_size is 511"});
+  expect_refusal([&] { base.add_layout(on_axis); }, {"512 elements, and its padded_size is 511"});
   lambda.spare = 1;
   expect_refusal([&] { base.add_layout(on_axis); }, {"tsr_layout_entry", "spare or reserved"});
 }

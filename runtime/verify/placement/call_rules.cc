@@ -30,11 +30,13 @@ Placement strongest(const PlacementParts& parts, std::initializer_list<Placement
   return {};
 }
 
+bool has(const PlacementParts& parts, PlacementKind kind) {
+  return std::ranges::any_of(parts, [&](const PlacementPart& part) { return part.placement.kind == kind; });
+}
+
 /// What only this rank may have.
 bool is_of_this_rank(const PlacementParts& parts) {
-  return std::ranges::any_of(parts, [](const PlacementPart& part) {
-    return part.placement.kind == PlacementKind::received || part.placement.kind == PlacementKind::local;
-  });
+  return has(parts, PlacementKind::received) || has(parts, PlacementKind::local);
 }
 
 }  // namespace
@@ -67,7 +69,9 @@ void PlacementRules::call_of_another_axis() {
           "a call on another axis needs the sum; inner axes are summed first, so give its strategy the outermost one");
   const PlacementParts operands = operands_of_call();
   Placement result = strongest(operands, {PlacementKind::varying, PlacementKind::shard, PlacementKind::replicated});
-  if (result.kind == PlacementKind::replicated && is_of_this_rank(operands)) result.kind = PlacementKind::varying;
+  // What comes from elsewhere over the call's own axis comes to all ranks of this one alike.
+  if (result.kind == PlacementKind::replicated && has(operands, PlacementKind::local))
+    result.kind = PlacementKind::varying;
   put_results(result);
 }
 

@@ -93,7 +93,8 @@ Placement common_placement(const PlacementParts& parts) {
   for (const PlacementPart& part : parts) {
     if (part.placement.is_neutral()) continue;
     if (common.is_neutral()) common = part.placement;
-    if (common.kind != part.placement.kind || common.code != part.placement.code) return {PlacementKind::received};
+    if (common.kind != part.placement.kind || !common.code.is_same(part.placement.code))
+      return {PlacementKind::received};
   }
   return common;
 }

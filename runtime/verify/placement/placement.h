@@ -37,6 +37,11 @@ struct Code {
   int position = -1;
   int num_positions = 0;
 
+  /// of any rank it is.
+  bool is_same(const Code& other) const {
+    return strategy == other.strategy && number == other.number && group == other.group;
+  }
+
   bool operator==(const Code&) const = default;
 };
 
