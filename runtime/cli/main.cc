@@ -186,6 +186,6 @@ int main(int argc, char** argv) {
   const int exit_code = tessera::host::run_guarded({argv, argv + argc});
   const std::string unwritten = output.finish();
   tessera::host::end_of_program();
-  if (!unwritten.empty()) tessera::host::print_error("cannot write to standard output: " + unwritten);
+  if (!unwritten.empty() && !output.is_reported()) tessera::host::print_error(tessera::host::kCannotWrite + unwritten);
   return tessera::host::finish(unwritten.empty() || exit_code != 0 ? exit_code : 1, is_watched);
 }

@@ -162,6 +162,13 @@ void warn_of_store_address(std::string_view why, const Log& log) {
                 "; to let ranks of several machines meet there, start them with a launcher (docs/launching.md)");
 }
 
+/// Of a run that is one rank because neither a launcher nor a flag says otherwise.
+void warn_of_lone_rank(const TrainConfig& config, const Log& log) {
+  warn_of_store_address("this job has one rank", log);
+  const std::string why = missing_srun(process_environment());
+  if (!why.empty() && requested_world(config) == 0) log.warning(why);
+}
+
 /// For a signal that the run has sent itself.
 void end_by_own_signal(const std::string& why) {
   end_run(why);
@@ -173,7 +180,7 @@ int train_alone(const RunFlags& flags, const RankEnvironment& environment) {
   RecordedLog recorded(flags, 0, 1);
   const Log& log = recorded.log;
   if (flags.print_config) return print_config(flags, 1, 1, log);
-  if (environment.source == kNoLauncher) warn_of_store_address("this job has one rank", log);
+  if (environment.source == kNoLauncher) warn_of_lone_rank(flags.config, log);
   const Job job = job_of(flags, 1, log);
   check_files(job, flags);
   const auto data = open_data(job, log);
