@@ -11,6 +11,7 @@
 #include "base/concat.h"
 #include "base/read_only_file.h"
 #include "checkpoint/index_text.h"
+#include "checkpoint/save_folder.h"
 #include "storage/block_sums.h"
 #include "tessera/error.hpp"
 #include "weights/element_conversion.h"
@@ -50,10 +51,7 @@ Checkpoint::Checkpoint(const std::string& folder)
 Checkpoint::~Checkpoint() = default;
 
 void Checkpoint::fail(const std::string& what) const {
-  if (!name_is_there(folder_))
-    throw Error(TSR_E_DATA_LOSS, concat("the checkpoint ", folder_,
-                                        " was removed while it was read; a run that saves beside it may keep ",
-                                        "only its newest (--keep): run this again, or read a copy"));
+  if (!name_is_there(folder_)) throw RemovedCheckpoint(folder_);
   throw Error(TSR_E_DATA_LOSS, concat(what, "; restore the file, or take another checkpoint"));
 }
 

@@ -24,10 +24,8 @@
 
 #include "base/concat.h"
 #include "base/durable_file.h"
-#include "base/read_only_file.h"
 #include "checkpoint/index.h"
 #include "config/usage_error.h"
-#include "tessera/error.hpp"
 
 namespace tessera::host {
 namespace {
@@ -177,6 +175,11 @@ CheckpointChoice choose_checkpoint(const std::string& name) {
     choice.folders.push_back(given + "/" + step_folder_name(*step));
   return choice;
 }
+
+RemovedCheckpoint::RemovedCheckpoint(const std::string& checkpoint)
+    : Error(TSR_E_DATA_LOSS, concat("the checkpoint ", checkpoint,
+                                    " was removed while it was read; a run that saves beside it may keep ",
+                                    "only its newest (--keep): run this again, or read a copy")) {}
 
 std::string foreign_checkpoint_in(const std::string& folder) {
   for (const std::string& name : names_in(folder)) {

@@ -9,6 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/read_only_file.h"
+#include "tessera/error.hpp"
+
 namespace tessera::host {
 
 /// "step-00000010"
@@ -39,6 +42,37 @@ struct CheckpointChoice {
 };
 /// No folders: `given` holds no checkpoint. Throws UsageError for a file, UNAVAILABLE when it cannot be read.
 CheckpointChoice choose_checkpoint(const std::string& given);
+
+/// A checkpoint that was chosen in a folder and is gone before it was read: the run that saves there keeps only its
+/// newest.
+class RemovedCheckpoint : public Error {
+ public:
+  explicit RemovedCheckpoint(const std::string& checkpoint);
+};
+
+/// Does the work with the `checkpoint` that was chosen for `given`. What it throws becomes RemovedCheckpoint where the
+/// checkpoint is gone by then, and `given` is not its own name.
+template <class Work>
+auto naming_removal(const std::string& given, const std::string& checkpoint, Work&& work) {
+  try {
+    return work();
+  } catch (const std::exception&) {
+    if (checkpoint.empty() || checkpoint == given || name_is_there(checkpoint)) throw;
+    throw RemovedCheckpoint(checkpoint);
+  }
+}
+
+/// Does the work, which chooses a checkpoint, again where that was removed: twice at most.
+template <class Work>
+auto choosing_again(Work&& work) {
+  for (int tries = 0; tries < 2; ++tries) {
+    try {
+      return work();
+    } catch (const RemovedCheckpoint&) {  // the newest by now is another one
+    }
+  }
+  return work();
+}
 
 /// Why no run may save among what is in `folder`, as a sentence: something there has the name of a checkpoint, and
 /// holds files that no checkpoint has. Empty: it may. Throws UNAVAILABLE when it cannot be read.
