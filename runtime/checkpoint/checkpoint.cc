@@ -259,7 +259,8 @@ void require_model(const Checkpoint& checkpoint, std::span<const ModelFact> fact
   const CheckpointIndex& index = checkpoint.index();
   for (const ModelFact& fact : facts) {
     const auto saved = std::ranges::find(index.run.model_facts, fact.name, [](const auto& pair) { return pair.first; });
-    if (saved == index.run.model_facts.end()) refuse_model(checkpoint, concat(fact.name, " is not known there"));
+    if (saved == index.run.model_facts.end())
+      refuse_model(checkpoint, concat("it is of another architecture, which does not have the ", fact.name));
     if (saved->second != fact.value)
       refuse_model(checkpoint, concat(fact.name, " is ", saved->second, " there and ", fact.value, " here"));
   }

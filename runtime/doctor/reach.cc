@@ -237,7 +237,7 @@ Answerer::~Answerer() {
   ::close(socket_);
 }
 
-// Nobody waits for another: strangers that ask nothing may be many, and each is dropped after a while.
+// All at once: strangers that ask nothing may be many, and each is dropped after a while.
 void Answerer::answer_all() {
   std::list<Asker> askers;
   while (!is_over_) {

@@ -104,7 +104,7 @@ TEST(Doctor, ReachesItsPeersAndComparesClocks) {
   EXPECT_EQ(find(report, "peers", "no-such-host.invalid")["level"], "failure");
 }
 
-// As port scanners do: nobody waits for one that asks nothing.
+// As port scanners do.
 TEST(Doctor, StrangersThatAskNothingKeepNobodyWaiting) {
   const host::Answerer answerer(0);
   std::vector<host::Socket> strangers;
