@@ -51,7 +51,7 @@ Checkpoint::Checkpoint(const std::string& folder)
 Checkpoint::~Checkpoint() = default;
 
 void Checkpoint::fail(const std::string& what) const {
-  if (!name_is_there(folder_)) throw RemovedCheckpoint(folder_);
+  if (!name_is_there(folder_)) throw Error(TSR_E_DATA_LOSS, removal_text(folder_));
   throw Error(TSR_E_DATA_LOSS, concat(what, "; restore the file, or take another checkpoint"));
 }
 

@@ -176,10 +176,10 @@ CheckpointChoice choose_checkpoint(const std::string& name) {
   return choice;
 }
 
-RemovedCheckpoint::RemovedCheckpoint(const std::string& checkpoint)
-    : Error(TSR_E_DATA_LOSS, concat("the checkpoint ", checkpoint,
-                                    " was removed while it was read; a run that saves beside it may keep ",
-                                    "only its newest (--keep): run this again, or read a copy")) {}
+std::string removal_text(const std::string& checkpoint) {
+  return concat("the checkpoint ", checkpoint, " was removed while it was read; a run that saves beside it may keep ",
+                "only its newest (--keep): run this again, or read a copy");
+}
 
 std::string foreign_checkpoint_in(const std::string& folder) {
   for (const std::string& name : names_in(folder)) {

@@ -43,11 +43,12 @@ struct CheckpointChoice {
 /// No folders: `given` holds no checkpoint. Throws UsageError for a file, UNAVAILABLE when it cannot be read.
 CheckpointChoice choose_checkpoint(const std::string& given);
 
-/// A checkpoint that was chosen in a folder and is gone before it was read: the run that saves there keeps only its
-/// newest.
-class RemovedCheckpoint : public Error {
- public:
-  explicit RemovedCheckpoint(const std::string& checkpoint);
+/// What is said of a checkpoint that is gone before it was read: the run that saves there keeps only its newest.
+std::string removal_text(const std::string& checkpoint);
+
+/// The same of one that was chosen in a folder, so that another can be.
+struct RemovedCheckpoint : Error {
+  explicit RemovedCheckpoint(const std::string& checkpoint) : Error(TSR_E_DATA_LOSS, removal_text(checkpoint)) {}
 };
 
 /// Does the work with the `checkpoint` that was chosen for `given`. What it throws becomes RemovedCheckpoint where the
