@@ -51,14 +51,15 @@ struct RemovedCheckpoint : Error {
   explicit RemovedCheckpoint(const std::string& checkpoint) : Error(TSR_E_DATA_LOSS, removal_text(checkpoint)) {}
 };
 
-/// Does the work with the `checkpoint` that was chosen for `given`. What it throws becomes RemovedCheckpoint where the
-/// checkpoint is gone by then, and `given` is not its own name.
+/// Does the work with the `checkpoint` that was chosen for `given`. An error that names the checkpoint becomes
+/// RemovedCheckpoint where that is gone by then, and `given` is not its own name.
 template <class Work>
 auto naming_removal(const std::string& given, const std::string& checkpoint, Work&& work) {
   try {
     return work();
-  } catch (const std::exception&) {
-    if (checkpoint.empty() || checkpoint == given || name_is_there(checkpoint)) throw;
+  } catch (const std::exception& error) {
+    const bool is_of_it = !checkpoint.empty() && std::string_view(error.what()).find(checkpoint) != std::string::npos;
+    if (!is_of_it || checkpoint == given || name_is_there(checkpoint)) throw;
     throw RemovedCheckpoint(checkpoint);
   }
 }

@@ -231,7 +231,7 @@ TEST(ChooseCheckpoint, ChoosesAgainWhereTheChosenOneIsGone) {
       return naming_removal(folder.path(), chosen, [&] {
         if (num_removed++ >= num_to_remove) return chosen;
         std::filesystem::remove(chosen);
-        throw Error(TSR_E_NOT_FOUND, "it has no index");
+        throw Error(TSR_E_NOT_FOUND, chosen + " has no index");
       });
     });
   };
@@ -241,13 +241,14 @@ TEST(ChooseCheckpoint, ChoosesAgainWhereTheChosenOneIsGone) {
                                                      "was removed while it was read", "run this again"});
 }
 
-TEST(ChooseCheckpoint, AnErrorOfOneThatIsThereIsKept) {
+TEST(ChooseCheckpoint, OtherErrorsStayAsTheyAre) {
   const TempFolder folder;
-  const std::string there = folder.path("step-00000001");
+  const std::string there = folder.path("step-00000001"), gone = folder.path("step-00000002");
   std::filesystem::create_directory(there);
-  const auto fail = [] { throw Error(TSR_E_NOT_FOUND, "it has no index"); };
-  expect_error([&] { naming_removal(folder.path(), there, fail); }, {"it has no index"});
-  expect_error([&] { naming_removal(folder.path("x"), folder.path("x"), fail); }, {"it has no index"});
+  const auto fail = [](const std::string& sentence) { return [sentence] { throw Error(TSR_E_NOT_FOUND, sentence); }; };
+  expect_error([&] { naming_removal(folder.path(), there, fail(there + " has no index")); }, {"has no index"});
+  expect_error([&] { naming_removal(gone, gone, fail(gone + " has no index")); }, {"has no index"});
+  expect_error([&] { naming_removal(folder.path(), gone, fail("the disk is full")); }, {"the disk is full"});
 }
 
 TEST(FolderLock, IsOneRuns) {
