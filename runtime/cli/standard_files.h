@@ -13,7 +13,7 @@ namespace tessera::host {
 void open_standard_files();
 
 /// Begins the sentence about output that could not be written.
-inline const std::string kCannotWrite = "cannot write to standard output: ";
+inline constexpr const char* kCannotWrite = "cannot write to standard output: ";
 
 /// Replaces the buffer of std::cout during its lifetime, and keeps the reason of the first write that failed.
 class StandardOutput : public std::streambuf {
