@@ -14,6 +14,9 @@
 
 namespace tessera::host {
 
+/// The file by which a run holds the folder. It goes when the run ends.
+inline constexpr std::string_view kSaveLock = "save.lock";
+
 /// "step-00000010"
 std::string step_folder_name(int64_t step);
 /// The step of such a name; nothing for any other.
@@ -43,7 +46,7 @@ struct CheckpointChoice {
 /// No folders: `given` holds no checkpoint. Throws UsageError for a file, UNAVAILABLE when it cannot be read.
 CheckpointChoice choose_checkpoint(const std::string& given);
 
-/// What is said of a checkpoint that is gone before it was read: the run that saves there keeps only its newest.
+/// The sentence about a checkpoint that is gone before it was read: the run that saves there keeps only its newest.
 std::string removal_text(const std::string& checkpoint);
 
 /// The same of one that was chosen in a folder, so that another can be.
