@@ -44,7 +44,8 @@ SharedEndings::SharedEndings(int num_processes)
   if (endings_) return;
   const int error = errno;
   ::close(file_);
-  throw Error(TSR_E_UNAVAILABLE, concat("cannot share memory with the processes to be started: ", ::strerror(error)));
+  throw Error(TSR_E_UNAVAILABLE, concat("cannot share memory with the processes to be started: ", ::strerror(error),
+                                        error == EFBIG ? "; raise ulimit -f" : ""));
 }
 
 SharedEndings::~SharedEndings() {

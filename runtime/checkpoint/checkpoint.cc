@@ -11,6 +11,7 @@
 #include "base/concat.h"
 #include "base/read_only_file.h"
 #include "checkpoint/index_text.h"
+#include "checkpoint/save_folder.h"
 #include "storage/block_sums.h"
 #include "tessera/error.hpp"
 #include "weights/element_conversion.h"
@@ -50,10 +51,7 @@ Checkpoint::Checkpoint(const std::string& folder)
 Checkpoint::~Checkpoint() = default;
 
 void Checkpoint::fail(const std::string& what) const {
-  if (!name_is_there(folder_))
-    throw Error(TSR_E_DATA_LOSS, concat("the checkpoint ", folder_,
-                                        " was removed while it was read; a run that saves beside it may keep ",
-                                        "only its newest (--keep): run this again, or read a copy"));
+  if (!name_is_there(folder_)) throw Error(TSR_E_DATA_LOSS, removal_text(folder_));
   throw Error(TSR_E_DATA_LOSS, concat(what, "; restore the file, or take another checkpoint"));
 }
 
@@ -261,7 +259,8 @@ void require_model(const Checkpoint& checkpoint, std::span<const ModelFact> fact
   const CheckpointIndex& index = checkpoint.index();
   for (const ModelFact& fact : facts) {
     const auto saved = std::ranges::find(index.run.model_facts, fact.name, [](const auto& pair) { return pair.first; });
-    if (saved == index.run.model_facts.end()) refuse_model(checkpoint, concat(fact.name, " is not known there"));
+    if (saved == index.run.model_facts.end())
+      refuse_model(checkpoint, concat("it is of another architecture, which does not have the ", fact.name));
     if (saved->second != fact.value)
       refuse_model(checkpoint, concat(fact.name, " is ", saved->second, " there and ", fact.value, " here"));
   }

@@ -24,10 +24,8 @@
 
 #include "base/concat.h"
 #include "base/durable_file.h"
-#include "base/read_only_file.h"
 #include "checkpoint/index.h"
 #include "config/usage_error.h"
-#include "tessera/error.hpp"
 
 namespace tessera::host {
 namespace {
@@ -176,6 +174,11 @@ CheckpointChoice choose_checkpoint(const std::string& name) {
   for (auto step = steps.rbegin(); step != steps.rend(); ++step)
     choice.folders.push_back(given + "/" + step_folder_name(*step));
   return choice;
+}
+
+std::string removal_text(const std::string& checkpoint) {
+  return concat("the checkpoint ", checkpoint, " was removed while it was read; a run that saves beside it may keep ",
+                "only its newest (--keep): run this again, or read a copy");
 }
 
 std::string foreign_checkpoint_in(const std::string& folder) {

@@ -9,7 +9,13 @@
 #include <string_view>
 #include <vector>
 
+#include "base/read_only_file.h"
+#include "tessera/error.hpp"
+
 namespace tessera::host {
+
+/// The file by which a run holds the folder. It goes when the run ends.
+inline constexpr std::string_view kSaveLock = "save.lock";
 
 /// "step-00000010"
 std::string step_folder_name(int64_t step);
@@ -39,6 +45,39 @@ struct CheckpointChoice {
 };
 /// No folders: `given` holds no checkpoint. Throws UsageError for a file, UNAVAILABLE when it cannot be read.
 CheckpointChoice choose_checkpoint(const std::string& given);
+
+/// The sentence about a checkpoint that is gone before it was read: the run that saves there keeps only its newest.
+std::string removal_text(const std::string& checkpoint);
+
+/// The same of one that was chosen in a folder, so that another can be.
+struct RemovedCheckpoint : Error {
+  explicit RemovedCheckpoint(const std::string& checkpoint) : Error(TSR_E_DATA_LOSS, removal_text(checkpoint)) {}
+};
+
+/// Does the work with the `checkpoint` that was chosen for `given`. An error that names the checkpoint becomes
+/// RemovedCheckpoint where that is gone by then, and `given` is not its own name.
+template <class Work>
+auto naming_removal(const std::string& given, const std::string& checkpoint, Work&& work) {
+  try {
+    return work();
+  } catch (const std::exception& error) {
+    const bool is_of_it = !checkpoint.empty() && std::string_view(error.what()).find(checkpoint) != std::string::npos;
+    if (!is_of_it || checkpoint == given || name_is_there(checkpoint)) throw;
+    throw RemovedCheckpoint(checkpoint);
+  }
+}
+
+/// Does the work, which chooses a checkpoint, again where that was removed: twice at most.
+template <class Work>
+auto choosing_again(Work&& work) {
+  for (int tries = 0; tries < 2; ++tries) {
+    try {
+      return work();
+    } catch (const RemovedCheckpoint&) {  // the newest by now is another one
+    }
+  }
+  return work();
+}
 
 /// Why no run may save among what is in `folder`, as a sentence: something there has the name of a checkpoint, and
 /// holds files that no checkpoint has. Empty: it may. Throws UNAVAILABLE when it cannot be read.

@@ -71,7 +71,8 @@ int inspect_command(std::span<const std::string> arguments) {
     throw UsageError(
         concat(flags.checkpoint, " holds no checkpoint; give a folder that holds step-N folders, or one of these"));
   if (!choice.note.empty()) print_error(choice.note);
-  const Checkpoint checkpoint(choice.folders.front());
+  const std::string& chosen = choice.folders.front();
+  const Checkpoint checkpoint = naming_removal(flags.checkpoint, chosen, [&] { return Checkpoint(chosen); });
   const Damage damage = flags.is_quick ? Damage() : checkpoint.verify();
   std::cout << (flags.as_json ? inspect_json(checkpoint, damage) : inspect_text(checkpoint, damage));
   return damage && !damage->empty() ? 1 : 0;

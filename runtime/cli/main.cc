@@ -84,6 +84,7 @@ int run_command(const std::vector<std::string>& argv) {
   if (command == commands().end()) refuse_command(name);
   if (::getpid() == 1) announce_ending_signals();  // of a container: default actions do not end it
   if (name != "doctor") require_descriptors();     // it reports the limit among others
+  require_stack();
   return command->run(std::span(argv).subspan(2), argv);
 }
 
@@ -182,10 +183,10 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit of file size then fails with an error that is reported
   tessera::host::open_standard_files();
   tessera::host::mark_process();
-  tessera::host::StandardOutput output;
+  static tessera::host::StandardOutput output;  // static: the stack may be small
   const int exit_code = tessera::host::run_guarded({argv, argv + argc});
   const std::string unwritten = output.finish();
   tessera::host::end_of_program();
-  if (!unwritten.empty()) tessera::host::print_error("cannot write to standard output: " + unwritten);
+  if (!unwritten.empty() && !output.is_reported()) tessera::host::print_error(tessera::host::kCannotWrite + unwritten);
   return tessera::host::finish(unwritten.empty() || exit_code != 0 ? exit_code : 1, is_watched);
 }

@@ -38,15 +38,20 @@ int64_t trained_seq_len(const RunDescription& run) {
   return setting.empty() ? 0 : parse_integer("seq-len", setting, 0, 1 << 24);
 }
 
-ModelFolder open_model_folder(const std::string& folder) {
-  if (const auto saved = checkpoint_of(folder)) {
-    auto checkpoint = std::make_unique<Checkpoint>(*saved);
-    checkpoint->open_files();
-    NamedArchitecture named = architecture_of(*checkpoint);
-    const int64_t seq_len = trained_seq_len(checkpoint->index().run);
-    const std::string tokens = trained_setting(checkpoint->index().run, kTokensAre);
-    return {std::move(named), std::move(checkpoint), seq_len, tokens};
-  }
+namespace {
+
+ModelFolder open_checkpoint(const std::string& folder) {
+  auto checkpoint = std::make_unique<Checkpoint>(folder);
+  checkpoint->open_files();
+  NamedArchitecture named = architecture_of(*checkpoint);
+  const int64_t seq_len = trained_seq_len(checkpoint->index().run);
+  const std::string tokens = trained_setting(checkpoint->index().run, kTokensAre);
+  return {std::move(named), std::move(checkpoint), seq_len, tokens};
+}
+
+ModelFolder open_once(const std::string& folder) {
+  if (const auto saved = checkpoint_of(folder))
+    return naming_removal(folder, *saved, [&] { return open_checkpoint(*saved); });
   constexpr std::string_view kGive = "; give a checkpoint, or a folder with config.json and model.safetensors";
   if (!name_is_there(folder)) throw UsageError(concat(folder, " does not exist", kGive));
   if (!name_is_there(folder + "/config.json")) throw UsageError(concat(folder, " has no config.json", kGive));
@@ -56,6 +61,12 @@ ModelFolder open_model_folder(const std::string& folder) {
   const Model built = model.architecture().build({.batch = 1, .seq = 1});
   model.weights = std::make_unique<HuggingFaceWeights>(folder, built.parameters, model.architecture().tensor_names());
   return model;
+}
+
+}  // namespace
+
+ModelFolder open_model_folder(const std::string& folder) {
+  return choosing_again([&] { return open_once(folder); });
 }
 
 }  // namespace tessera::host

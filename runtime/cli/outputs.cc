@@ -182,6 +182,10 @@ void check_distinct(const TrainConfig& config) {
   if (!trace.empty() && !config.metrics.empty() && is_one_file(config.metrics, trace))
     throw UsageError(concat("--metrics ", config.metrics, " and --profile-out ", trace,
                             " are one file; give another for one of them"));
+  for (const auto& [flag, path] : {std::pair("--metrics", config.metrics), std::pair("--profile-out", trace)})
+    if (!path.empty() && !config.save.empty() && is_one_file(path, std::filesystem::path(config.save) / kSaveLock))
+      throw UsageError(concat(flag, " ", path, " has the name of the lock of --save ", config.save,
+                              ", which is removed when the run ends; give another name"));
   if (config.out.empty()) return;
   if (!config.metrics.empty()) refuse(refusal_beside_record(config.out, "--metrics", config.metrics));
   if (!trace.empty()) refuse(refusal_beside_record(config.out, "--profile-out", trace));

@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "tessera/error.hpp"
+
 namespace tessera::host {
 
 void open_standard_files() {
@@ -41,6 +43,19 @@ std::string StandardOutput::finish() {
   sync();
   if (!error_) return "";
   return error_ == EBADF ? "it is closed" : std::strerror(error_);
+}
+
+std::string StandardOutput::take_error() {
+  const std::string error = finish();
+  is_reported_ = !error.empty();
+  return error;
+}
+
+void require_written_output() {
+  auto* output = dynamic_cast<StandardOutput*>(std::cout.rdbuf());
+  if (!output) return;
+  if (const std::string error = output->take_error(); !error.empty())
+    throw Error(TSR_E_UNAVAILABLE, kCannotWrite + error);
 }
 
 }  // namespace tessera::host

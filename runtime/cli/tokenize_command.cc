@@ -94,7 +94,10 @@ int tokenize_command(std::span<const std::string> arguments) {
   refuse_inside_checkpoint("OUT", out);
   check(tokenizer, output);
   const std::string text = read_text_or_pipe(in, kMaxTextBytes);
-  if (text.empty()) throw UsageError(concat(in, " is empty; give a text"));
+  if (text.empty())
+    throw UsageError(concat(in, is_pipe(in)
+                                    ? " is a pipe into which nothing writes; start its writer first, or give a file"
+                                    : " is empty; give a text"));
   check_is_text(in, text);
   const size_t num_valid = valid_utf8_bytes(text);
   const std::vector<uint16_t> tokens = tokens_of(tokenizer, text, in);

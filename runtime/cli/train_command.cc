@@ -21,6 +21,7 @@
 #include "base/read_only_file.h"
 #include "base/terminal.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/save_folder.h"
 #include "cli/commands.h"
 #include "cli/flags_help_text.h"
 #include "cli/model_folder.h"
@@ -55,6 +56,7 @@ namespace {
 /// A command line, with warnings for the log.
 struct RunFlags : ParsedFlags {
   std::vector<std::string> warnings;
+  std::string given, checkpoint;  // of eval: the word that names a checkpoint, and the one that was chosen; else empty
 };
 
 /// "had --data-scale none"; of a flag that was not given: "did not give it, which means column for this data".
@@ -80,19 +82,36 @@ void read_as_trained(RunFlags& flags, const std::string& folder, const RunDescri
   }
 }
 
+/// Evaluates the chosen checkpoint.
+void take_checkpoint(RunFlags& flags) {
+  const RunDescription run = naming_removal(flags.given, flags.checkpoint, [&] {
+    const Checkpoint checkpoint(flags.checkpoint);
+    if (checkpoint.index().run.has_config) checkpoint.config_path();  // for its check
+    return checkpoint.index().run;
+  });
+  flags.config.init_from = flags.checkpoint;
+  flags.config.model = run.has_config ? flags.checkpoint : run.model;
+  // Positions that were not trained would be judged with the others.
+  if (flags.config.seq_len == 0) flags.config.seq_len = trained_seq_len(run);
+  read_as_trained(flags, flags.checkpoint, run);
+}
+
 /// Parses them. A checkpoint to evaluate names its model, and has its parameters.
 RunFlags flags_of(FlagSet set, std::span<const std::string> arguments) {
-  RunFlags flags{parse_flags(set, arguments), {}};
+  RunFlags flags{parse_flags(set, arguments), {}, {}, {}};
   if (set != FlagSet::eval || flags.help) return flags;
   if (const auto saved = checkpoint_of(flags.config.model)) {
-    const RunDescription run = Checkpoint(*saved).index().run;
-    flags.config.init_from = *saved;
-    flags.config.model = run.has_config ? *saved : run.model;
-    // Positions that were not trained would be judged with the others.
-    if (flags.config.seq_len == 0) flags.config.seq_len = trained_seq_len(run);
-    read_as_trained(flags, *saved, run);
+    flags.given = flags.config.model;
+    flags.checkpoint = *saved;
+    take_checkpoint(flags);
   }
   return flags;
+}
+
+/// What is thrown says that the checkpoint is gone, if it is; or of which file a path is.
+template <class Work>
+auto naming_causes(const RunFlags& flags, Work&& work) {
+  return naming_removal(flags.given, flags.checkpoint, [&] { return naming_origin(flags, work); });
 }
 
 /// The rank's record in --out, and its log, which is copied there.
@@ -162,6 +181,13 @@ void warn_of_store_address(std::string_view why, const Log& log) {
                 "; to let ranks of several machines meet there, start them with a launcher (docs/launching.md)");
 }
 
+/// Of a run that is one rank because neither a launcher nor a flag says otherwise.
+void warn_of_lone_rank(const TrainConfig& config, const Log& log) {
+  warn_of_store_address("this job has one rank", log);
+  const std::string why = missing_srun(process_environment());
+  if (!why.empty() && requested_world(config) == 0) log.warning(why);
+}
+
 /// For a signal that the run has sent itself.
 void end_by_own_signal(const std::string& why) {
   end_run(why);
@@ -173,7 +199,7 @@ int train_alone(const RunFlags& flags, const RankEnvironment& environment) {
   RecordedLog recorded(flags, 0, 1);
   const Log& log = recorded.log;
   if (flags.print_config) return print_config(flags, 1, 1, log);
-  if (environment.source == kNoLauncher) warn_of_store_address("this job has one rank", log);
+  if (environment.source == kNoLauncher) warn_of_lone_rank(flags.config, log);
   const Job job = job_of(flags, 1, log);
   check_files(job, flags);
   const auto data = open_data(job, log);
@@ -211,7 +237,9 @@ int train_as_rank(const RunFlags& flags, const RankEnvironment& environment, Ran
       inner(step);
       watch.note_step(step.step);
     };
-    run_recorded(recorded.record, [&] { train_rank(job, data, info, observer, log); });
+    run_recorded(recorded.record, [&] {
+      naming_removal(flags.given, flags.checkpoint, [&] { train_rank(job, data, info, observer, log); });
+    });
   });
 }
 
@@ -280,7 +308,7 @@ int train_as_rank_of(FlagSet set, const RankEnvironment& environment, std::span<
       return environment.rank == 0 ? print_config(flags, environment.world_size, environment.local_size,
                                                   Log(parse_log_level(flags.config.log_level)))
                                    : 0;
-    return naming_origin(flags, [&] { return train_as_rank(flags, environment, process); });
+    return naming_causes(flags, [&] { return train_as_rank(flags, environment, process); });
   } catch (const std::exception& error) {
     return process.fail_before_joining(error, may_meet);
   }
@@ -294,10 +322,12 @@ int run_ranks(FlagSet set, std::span<const std::string> arguments, const std::ve
   }
   const RankEnvironment environment = read_rank_environment(process_environment(), starter_of_program());
   if (environment.world_size > 1) return train_as_rank_of(set, environment, arguments);
-  const RunFlags flags = flags_of(set, arguments);
-  const int num_ranks = ranks_to_start(requested_world(flags.config), environment);
-  return naming_origin(
-      flags, [&] { return num_ranks <= 1 ? train_alone(flags, environment) : start_ranks(flags, num_ranks, argv); });
+  return choosing_again([&] {
+    const RunFlags flags = flags_of(set, arguments);
+    const int num_ranks = ranks_to_start(requested_world(flags.config), environment);
+    return naming_causes(
+        flags, [&] { return num_ranks <= 1 ? train_alone(flags, environment) : start_ranks(flags, num_ranks, argv); });
+  });
 }
 
 }  // namespace

@@ -132,15 +132,21 @@ bool is_pattern(const std::string& path) {
 }
 
 std::vector<std::string> paths_matching(const std::string& pattern) {
+  static thread_local std::string unlisted;  // a folder; the callback has no other place for it
+  const auto note_unlisted = [](const char* folder, int) {
+    unlisted = folder;
+    return 1;
+  };
   glob_t found{};
   errno = 0;
-  const int status = ::glob(pattern.c_str(), GLOB_ERR | GLOB_NOSORT, nullptr, &found);
+  const int status = ::glob(pattern.c_str(), GLOB_ERR | GLOB_NOSORT, note_unlisted, &found);
   const int reason = errno;
   std::vector<std::string> paths(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   ::globfree(&found);
   const bool is_nothing = status == GLOB_NOMATCH || (status == GLOB_ABORTED && reason == ENOENT);
   if (status != 0 && !is_nothing)
-    throw Error(TSR_E_UNAVAILABLE, concat("cannot list the folders of ", pattern, ": ", std::strerror(reason)));
+    throw Error(TSR_E_UNAVAILABLE,
+                concat("cannot list the folder ", unlisted, " for ", pattern, ": ", std::strerror(reason)));
   std::sort(paths.begin(), paths.end());
   return paths;
 }

@@ -27,8 +27,10 @@
 #include <cmath>
 #include <cstring>
 #include <future>
+#include <list>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/concat.h"
@@ -165,6 +167,40 @@ Finding connected(const Peer& peer, const std::string& section, int descriptor) 
           is_far ? "Timestamps of the two machines cannot be compared; run an NTP client on both." : ""};
 }
 
+constexpr size_t kMaxAskers = 256;
+
+/// Somebody who is connected to an Answerer.
+class Asker {
+ public:
+  explicit Asker(int descriptor) : socket_(descriptor) {}
+
+  int descriptor() const { return socket_.descriptor; }
+  bool is_late() const { return Clock::now() > until_; }
+
+  /// Takes what has come, and answers if that is a whole question. Returns whether another may come.
+  bool answer() {
+    const ssize_t got =
+        ::recv(descriptor(), answer_.question.data() + num_bytes_, answer_.question.size() - num_bytes_, 0);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+    if (got <= 0) return false;
+    num_bytes_ += static_cast<size_t>(got);
+    if (num_bytes_ < answer_.question.size()) return true;
+    if (answer_.question != kQuestion) return false;
+    answer_.time_ns = htobe64(static_cast<uint64_t>(time_of_day_ns()));
+    num_bytes_ = 0;
+    until_ = Clock::now() + std::chrono::milliseconds(kAnswerMs);
+    return ::send(descriptor(), &answer_, sizeof answer_, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof answer_) &&
+           --num_left_ > 0;
+  }
+
+ private:
+  const Socket socket_;
+  Answer answer_{};
+  size_t num_bytes_ = 0;  // of the question
+  int num_left_ = kQuestions;
+  Clock::time_point until_ = Clock::now() + std::chrono::milliseconds(kAnswerMs);
+};
+
 }  // namespace
 
 // A socket of IPv6 takes connections over IPv4 too. Where the kernel has no IPv6, it is a socket of IPv4.
@@ -183,7 +219,7 @@ Answerer::Answerer(uint16_t port) : socket_(::socket(AF_INET6, SOCK_STREAM | SOC
                           : ::bind(socket_, reinterpret_cast<sockaddr*>(&only_v4), sizeof only_v4);
   sockaddr_storage name{};
   socklen_t length = sizeof name;
-  if (bound != 0 || ::listen(socket_, 16) != 0 ||
+  if (bound != 0 || ::listen(socket_, SOMAXCONN) != 0 ||
       ::getsockname(socket_, reinterpret_cast<sockaddr*>(&name), &length) != 0) {
     const int error = errno;
     if (socket_ >= 0) ::close(socket_);
@@ -201,19 +237,23 @@ Answerer::~Answerer() {
   ::close(socket_);
 }
 
-// One connection at a time: a question takes no time, and a peer that asks nothing is dropped after a while.
+// All at once: strangers that ask nothing may be many, and each is dropped after a while.
 void Answerer::answer_all() {
+  std::list<Asker> askers;
   while (!is_over_) {
-    if (!wait_for(socket_, POLLIN, kPollMs)) continue;
-    const Socket peer(::accept4(socket_, nullptr, nullptr, SOCK_CLOEXEC));
-    if (peer.descriptor < 0) continue;
-    Answer answer{};
-    for (int i = 0; i < kQuestions && !is_over_; ++i) {
-      if (!receive_all(peer.descriptor, answer.question.data(), answer.question.size(), kAnswerMs)) break;
-      if (answer.question != kQuestion) break;
-      answer.time_ns = htobe64(static_cast<uint64_t>(time_of_day_ns()));
-      if (::send(peer.descriptor, &answer, sizeof answer, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof answer)) break;
-    }
+    const bool has_room = askers.size() < kMaxAskers;
+    std::vector<pollfd> polled{{socket_, static_cast<short>(has_room ? POLLIN : 0), 0}};
+    for (const Asker& asker : askers)
+      polled.push_back({asker.descriptor(), POLLIN, 0});
+    if (::poll(polled.data(), polled.size(), kPollMs) < 0) continue;
+    size_t at = 0;
+    std::erase_if(askers, [&](Asker& asker) { return polled[++at].revents ? !asker.answer() : asker.is_late(); });
+    if (!polled[0].revents) continue;
+    const int peer = ::accept4(socket_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (peer >= 0)
+      askers.emplace_back(peer);
+    else
+      ::poll(nullptr, 0, kPollMs);  // no descriptor is left, and the connection still waits
   }
 }
 

@@ -117,6 +117,10 @@ const char* owner_of_thread(const void* context) {
   return plugin || this_thread_calls.last_function() ? plugin : find_code_on_stack(context);
 }
 
+constexpr std::string_view kWasChanged =
+    " was changed while it was in use, which changes code that runs; run this again, and replace a plugin by renaming "
+    "a new file to its name";
+
 /// Of one that another process has sent: nothing has crashed.
 void say_sent(int signal, pid_t sender) {
   TextSpace rank, process_space;
@@ -131,6 +135,7 @@ void say(int signal, const void* context) {
   const KnownFunction* last = known ? nullptr : find_function(calls.last_function());
   const char* own_thread_of = known ? nullptr : owner_of_thread(context);
   const char* name = ::sigabbrev_np(signal);
+  const char* const changed = find_changed_file();
   const bool has_run_error = run_error.is_before(calls.rank);
   const char* const error = has_run_error ? run_error.text : calls.has_error ? calls.error : nullptr;
   TextSpace rank, failed_rank;
@@ -141,11 +146,27 @@ void say(int signal, const void* context) {
     plugin = own_thread_of, doing = " crashed on a thread of its own";
   else
     doing = "crashed outside of the calls of plugins";
-  write_line({"tessera: ", has_run_error ? rank_text(run_error.rank, failed_rank) : "",
-              has_run_error ? "" : rank_text(calls.rank, rank), error ? error : "", error ? "; after that " : "",
-              has_run_error ? rank_text(calls.rank, rank) : "", plugin.empty() ? "" : "the plugin ", plugin, doing,
-              place, " (SIG", name ? name : "?", ")", last ? "; before that the thread was in the plugin " : "",
-              last ? last->plugin : "", last ? " in " : "", last ? last->place : "", "\n"});
+  write_line({"tessera: ",
+              has_run_error ? rank_text(run_error.rank, failed_rank) : "",
+              has_run_error ? "" : rank_text(calls.rank, rank),
+              error ? error : "",
+              error ? "; after that " : "",
+              has_run_error ? rank_text(calls.rank, rank) : "",
+              plugin.empty() ? "" : "the plugin ",
+              plugin,
+              doing,
+              place,
+              " (SIG",
+              name ? name : "?",
+              ")",
+              last ? "; before that the thread was in the plugin " : "",
+              last ? last->plugin : "",
+              last ? " in " : "",
+              last ? last->place : "",
+              changed ? "; the file " : "",
+              changed ? changed : "",
+              changed ? kWasChanged : "",
+              "\n"});
 }
 
 extern "C" void on_crash(int signal, siginfo_t* info, void* context) {

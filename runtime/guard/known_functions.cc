@@ -5,6 +5,7 @@
 #include "guard/known_functions.h"
 
 #include <link.h>
+#include <sys/stat.h>
 
 #include <atomic>
 #include <cstring>
@@ -19,6 +20,7 @@ namespace {
 struct KnownCode {
   uintptr_t begin, end;
   const char* plugin;
+  struct stat file;  // when it was loaded; without a type if it is unknown
   const KnownCode* next;
 };
 
@@ -47,6 +49,7 @@ void add_all(const std::string& plugin, std::span<const NamedFunction> functions
 struct Search {
   uintptr_t entry;
   const char* plugin;
+  struct stat file {};
 };
 
 int add_code_of(dl_phdr_info* object, size_t, void* data) {
@@ -63,7 +66,7 @@ int add_code_of(dl_phdr_info* object, size_t, void* data) {
   for (const auto& segment : segments) {
     const uintptr_t begin = object->dlpi_addr + segment.p_vaddr;
     if (segment.p_type == PT_LOAD && (segment.p_flags & PF_X) != 0)
-      first_code = new KnownCode{begin, begin + segment.p_memsz, search.plugin, first_code};
+      first_code = new KnownCode{begin, begin + segment.p_memsz, search.plugin, search.file, first_code};
   }
   return 1;
 }
@@ -111,6 +114,7 @@ void know_code(const void* entry, const std::string& plugin) {
   if (find_code(entry)) return;
   const std::lock_guard lock(writing);
   Search search{reinterpret_cast<uintptr_t>(entry), kept_plugin(plugin)};
+  if (::stat(plugin.c_str(), &search.file) != 0) search.file = {};
   ::dl_iterate_phdr(add_code_of, &search);
 }
 
@@ -118,6 +122,19 @@ const char* find_code(const void* instruction) noexcept {
   const auto at = reinterpret_cast<uintptr_t>(instruction);
   for (const KnownCode* code = first_code; code; code = code->next)
     if (at >= code->begin && at < code->end) return code->plugin;
+  return nullptr;
+}
+
+const char* find_changed_file() noexcept {
+  const auto is_same = [](const timespec& a, const timespec& b) {
+    return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+  };
+  for (const KnownCode* code = first_code; code; code = code->next) {
+    struct stat now {};
+    if (code->file.st_mode == 0 || ::stat(code->plugin, &now) != 0) continue;
+    const bool is_it = now.st_dev == code->file.st_dev && now.st_ino == code->file.st_ino;
+    if (is_it && (now.st_size != code->file.st_size || !is_same(now.st_mtim, code->file.st_mtim))) return code->plugin;
+  }
   return nullptr;
 }
 

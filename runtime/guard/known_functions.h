@@ -46,10 +46,13 @@ std::string call_text(const void* function);
 bool is_plugin_name(std::string_view name);
 
 /// The code of a loaded plugin, so that a crash of a thread of its own is named: adds the executable segments of the
-/// object that holds `entry`.
+/// object that holds `entry`. `plugin`: its file.
 void know_code(const void* entry, const std::string& plugin);
 /// The plugin whose code that is, or null. Safe in handlers.
 const char* find_code(const void* instruction) noexcept;
+/// A plugin whose file was changed in its place since it was loaded, and with it the code in memory; null: none. Safe
+/// in handlers.
+const char* find_changed_file() noexcept;
 
 /// Stands for what is not a function of a table: `place` may be "its constructors". Always the same for a plugin's
 /// place.

@@ -210,11 +210,13 @@ std::string failure_block(std::span<const RankEnd> ends, bool has_steps) {
                             : is_known && has_steps ? " before step 1 was done"
                                                     : "",
                             "\n  cause:        ", rank_name(cause.who), ": ", cause_text(cause));
-  std::vector<int> same, more, told, ended;
+  std::vector<int> died, same, more, told, ended;
   size_t num_lines = 0;
   for (const RankEnd& end : ends) {
     if (end.who.rank == cause.who.rank) continue;
-    if (!end.failure && end.was_ended)
+    if (is_dead(end))
+      died.push_back(end.who.rank);
+    else if (!end.failure && end.was_ended)
       ended.push_back(end.who.rank);
     else if (!end.failure)
       continue;
@@ -231,6 +233,7 @@ std::string failure_block(std::span<const RankEnd> ends, bool has_steps) {
     if (!ranks.empty()) text += what + ranks_text(ranks);
   };
   add("\n  reported by:  ", more);
+  add("\n  died too:     ", died);
   add("\n  the same on:  ", same);
   add("\n  ended when told to: ", told);
   add("\n  ended by the launcher: ", ended);

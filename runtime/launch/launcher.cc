@@ -18,6 +18,7 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <system_error>
 
 #include "base/concat.h"
 #include "base/terminal.h"
@@ -215,7 +216,13 @@ void require_loopback(const TcpStoreServer& server) {
 }  // namespace
 
 std::string own_executable() {
-  return std::filesystem::read_symlink("/proc/self/exe").string();
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error)
+    throw Error(TSR_E_UNAVAILABLE,
+                concat("cannot read /proc/self/exe, by which this program finds itself and its plugins: ",
+                       error.message(), "; mount /proc"));
+  return program.string();
 }
 
 LaunchResult launch_ranks(const LaunchRequest& request, const Log& log) {

@@ -31,7 +31,7 @@ struct LaunchResult {
 /// The key of LaunchRequest::log in the job's store.
 inline constexpr const char* kLauncherLog = "launcher/log";
 
-/// The path of this program's own file.
+/// The path of this program's own file. Throws UNAVAILABLE where /proc is not mounted, from which that is read.
 std::string own_executable();
 
 /// Serves the job's key-value store on loopback, starts the ranks with TESSERA_RANK, _WORLD_SIZE, _LOCAL_RANK,

@@ -109,4 +109,13 @@ void require_descriptors() {
                      "; raise the limit with ulimit -n"));
 }
 
+void require_stack() {
+  constexpr rlim_t kNeeded = 128 << 10;  // threads have as much, and from 100 KiB on runs were seen to end well
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= kNeeded) return;
+  throw Error(TSR_E_RESOURCE_EXHAUSTED,
+              concat("this process may have ", limit.rlim_cur >> 10, " KiB of stack and needs at least ", kNeeded >> 10,
+                     "; raise the limit with ulimit -s"));
+}
+
 }  // namespace tessera::host

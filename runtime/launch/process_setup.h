@@ -39,5 +39,8 @@ void raise_descriptor_limit();
 /// Throws RESOURCE_EXHAUSTED where this process may have too few descriptors for any command: else what lacks one is
 /// blamed, a plugin or a folder that could not be read.
 void require_descriptors();
+/// Throws RESOURCE_EXHAUSTED where this process has too little stack for any command: it would crash in whatever needs
+/// more first.
+void require_stack();
 
 }  // namespace tessera::host

@@ -55,6 +55,10 @@ RankEnvironment read_rank_environment(const Environment& environment, int parent
 /// This process is a rank that our launcher has started (TESSERA_STORE_SERVED=1).
 bool is_started_by_launcher();
 
+/// Why one rank is not what the Slurm job has tasks for: it was started by the batch script, without srun. Empty: it is
+/// in a step, or the job has one task.
+std::string missing_srun(const Environment& environment);
+
 /// Throws UsageError when ranks on several machines would meet without a secret that strangers cannot guess. With
 /// `insecure` (--insecure) rank 0 only warns.
 void require_secret(const RankEnvironment& environment, bool insecure, const Log& log);

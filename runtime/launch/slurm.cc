@@ -1,6 +1,8 @@
-// Slurm's compressed lists, for rank_environment.h: hosts as "gnode[10,20-25],other", tasks per node as "4(x2),1".
+// What is Slurm's own, for rank_environment.h: its compressed lists, hosts as "gnode[10,20-25],other" and tasks per
+// node as "4(x2),1"; and the batch script, which runs once, outside of the steps that srun makes.
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/concat.h"
 #include "config/text_values.h"
@@ -40,6 +42,14 @@ int slurm_tasks_on_node(const std::string& tasks_per_node, int node) {
     if (node < nodes_so_far) return static_cast<int>(tasks);
   }
   throw UsageError(concat(kName, " is '", tasks_per_node, "', which has no entry for node ", node));
+}
+
+std::string missing_srun(const Environment& environment) {
+  const auto tasks = environment("SLURM_NTASKS");
+  const long num_tasks = tasks && !environment("SLURM_STEP_ID") ? std::strtol(tasks->c_str(), nullptr, 10) : 0;
+  if (num_tasks < 2) return "";
+  return concat("this Slurm job has ", num_tasks, " tasks, and this run is one rank; start it with srun, or give ",
+                "--nproc (1 if one rank is meant)");
 }
 
 }  // namespace tessera::host

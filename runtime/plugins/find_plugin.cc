@@ -8,6 +8,7 @@
 #include "base/concat.h"
 #include "config/help/did_you_mean.h"
 #include "config/usage_error.h"
+#include "launch/launcher.h"
 #include "plugins/loader.h"
 
 namespace tessera::host {
@@ -16,8 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 fs::path executable_folder() {
-  std::error_code error;
-  return fs::read_symlink("/proc/self/exe", error).parent_path();
+  return fs::path(own_executable()).parent_path();
 }
 
 std::string list_of(const std::vector<fs::path>& paths) {

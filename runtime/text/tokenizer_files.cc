@@ -69,8 +69,14 @@ class Reader {
   void add_special(int64_t token, const std::string& bytes, const std::string& where) {
     if (token < 0 || token >= kMaxTokens || bytes.empty())
       refuse(TSR_E_INVALID_ARGUMENT, where, ": the added token \"", bytes, "\" has the number ", token);
-    if (static_cast<size_t>(token) >= data_.tokens.size() || data_.tokens[static_cast<size_t>(token)].empty())
+    const auto written = ids_.find(bytes);  // in the vocabulary too, where it may be byte-level
+    const std::string there =
+        static_cast<size_t>(token) < data_.tokens.size() ? data_.tokens[static_cast<size_t>(token)] : std::string();
+    if (there.empty())
       add(token, bytes, where);
+    else if (there != bytes && (written == ids_.end() || written->second != token))
+      refuse(TSR_E_INVALID_ARGUMENT, where, ": the added token \"", bytes, "\" has the number ", token,
+             ", which is that of \"", printable(there), "\"; give it another");
     data_.tokens[static_cast<size_t>(token)] = bytes;  // not byte-level there
     data_.special.push_back(static_cast<int32_t>(token));
   }

@@ -73,6 +73,7 @@ TEST(CheckpointCrash, TheLastGoodCheckpointStays) {
               std::string::npos)
         << run.err;
     EXPECT_NE(run.err.find("the checkpoint after the last step, 6, was not written: "), std::string::npos) << run.err;
+    EXPECT_NE(run.err.find("not written after step 6; the last good one"), std::string::npos) << run.err;
     EXPECT_NE(run.err.find("Input/output error; the last good one is " + job.folder("broken") +
                            "/step-00000002; continue it with --resume " + job.folder("broken")),
               std::string::npos)

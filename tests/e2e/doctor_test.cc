@@ -5,7 +5,9 @@
 #include <fstream>
 
 #include "doctor/child.h"
+#include "doctor/reach.h"
 #include "e2e/cli.h"
+#include "launch/socket.h"
 #include "support/free_port.h"
 #include "support/paths.h"
 
@@ -100,6 +102,16 @@ TEST(Doctor, ReachesItsPeersAndComparesClocks) {
   EXPECT_EQ(refused["level"], "failure");
   EXPECT_NE(refused["remedy"].get<std::string>().find("tessera doctor --listen " + closed), std::string::npos);
   EXPECT_EQ(find(report, "peers", "no-such-host.invalid")["level"], "failure");
+}
+
+// As port scanners do.
+TEST(Doctor, StrangersThatAskNothingKeepNobodyWaiting) {
+  const host::Answerer answerer(0);
+  std::vector<host::Socket> strangers;
+  for (int i = 0; i < 100; ++i)
+    strangers.push_back(host::Socket::connect("127.0.0.1", answerer.port(), host::deadline_in(kPatienceMs)));
+  const host::Finding reached = host::examine_peer({"127.0.0.1", answerer.port()}, "peers");
+  EXPECT_EQ(reached.level, host::Finding::Level::ok) << reached.value;
 }
 
 TEST(Doctor, RanksOfALauncherReachOneAnother) {

@@ -93,6 +93,20 @@ TEST(Limits, OfOpenFilesAreSaidByEveryCommand) {
   EXPECT_EQ(under("-S -n 6", plan("gpt2")).exit_code, 0);  // which the program may raise itself
 }
 
+// Else whatever needs more of it first crashes, or a plugin is blamed.
+TEST(Limits, OfTheStackAreSaid) {
+#ifdef TESSERA_IS_SANITIZED
+  GTEST_SKIP() << "a sanitizer needs more of it before main()";
+#endif
+  for (const std::string nproc : {"--nproc=1", "--nproc=2"}) {
+    const CommandResult run = under("-s 100", train({"--steps=1", nproc}));
+    EXPECT_EQ(run.exit_code, 1);
+    EXPECT_EQ(
+        run.err,
+        "tessera: this process may have 100 KiB of stack and needs at least 128; raise the limit with ulimit -s\n");
+  }
+}
+
 TEST(Limits, PluginsThatFindNoMemorySaySo) {
   const CommandResult run = under("-v 50000", train({"--steps=1"}));
   EXPECT_EQ(run.exit_code, 2);

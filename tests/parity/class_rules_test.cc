@@ -235,15 +235,13 @@ void forget_average_on_the_last_stage(Program& p) {
 
 /// The call that makes the sum of one block takes the codes of an earlier one.
 void decode_those_of_another(Program& p) {
-  const Action* earlier = nullptr;
+  std::map<uint64_t, const Action*> by_length;
   for (Action& action : p.actions) {
     if (action.kind != TSR_ACTION_CALL || action.reduce != TSR_REDUCE_SUM) continue;
-    if (!earlier || earlier->find(kDestination)->num_elements != action.find(kDestination)->num_elements) {
-      earlier = &action;
-      continue;
-    }
+    const auto [earlier, is_first] = by_length.try_emplace(action.find(kDestination)->num_elements, &action);
+    if (is_first) continue;
     for (const uint32_t slot : {kSource, TSR_SLOT(TSR_ROLE_SOURCE, 1)})
-      binding_of(action, slot).buffer = earlier->find(slot)->buffer;
+      binding_of(action, slot).buffer = earlier->second->find(slot)->buffer;
     return;
   }
   ADD_FAILURE() << "no two calls of equal length";
@@ -305,7 +303,7 @@ const Fault kFaultsOfClasses[] = {
          if (action.reduce == TSR_REDUCE_AVG) action.reduce = TSR_REDUCE_MAX;
      },
      "which the layout lets diverge; average what diverges"},
-    {"scaled_in_float_for_fp16", "ddp_in_fp16", kEveryClass, [](Program& p) { scale_around_the_sum(p, 0x1p-10); },
+    {"scaled_in_float_for_fp16", "ddp_in_fp16", kEveryClass, scale_around_the_sum,
      "in fp16, which loses other small and large values"},
     {"averaged_in_fp16", "ddp_in_fp16", kEveryClass, average_and_scale, "in fp16, which loses small values; sum it"},
     {"average_of_one_stage", "local_sgd_in_stages", kEveryClass, forget_average_on_the_last_stage,

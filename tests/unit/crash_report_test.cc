@@ -8,14 +8,17 @@
 
 #include <array>
 #include <chrono>
+#include <filesystem>
 #include <string>
 #include <thread>
 
 #include "base/ending.h"
 #include "config/usage_error.h"
+#include "guard/known_functions.h"
 #include "plugins/trial.h"
 #include "support/child_process.h"
 #include "support/patience.h"
+#include "support/temp_folder.h"
 
 namespace tessera::host {
 namespace {
@@ -82,6 +85,35 @@ TEST(CrashReport, OfATrialIsNotThatOfTheRun) {
     end_of_program();
   });
   EXPECT_EQ(child.next_line(testing::kPatienceMs), std::to_string(kCrashSignals.size()) + " not told");
+}
+
+// A program that writes into a plugin's file, as cp does, changes the code in memory.
+TEST(CrashReport, NamesAFileThatWasChangedWhileItWasInUse) {
+  const testing::TempFolder folder;
+  const std::string path = folder.write("plugin.so", "code");
+  const auto [reader, writer] = full_pipe();
+  const ChildProcess child([writer = writer, &path](const ChildProcess::Say&) {
+    ::dup2(writer, STDERR_FILENO);
+    report_crashes();
+    know_code(reinterpret_cast<const void*>(&crash), path);
+    std::filesystem::resize_file(path, 2);
+    crash();
+  });
+  ::close(writer);
+  EXPECT_NE(read_all(reader).find("; the file " + path + " was changed while it was in use"), std::string::npos);
+  ::close(reader);
+}
+
+// The code in memory is that of the old file.
+TEST(CrashReport, AFileThatAnotherHasReplacedIsNotChanged) {
+  const testing::TempFolder folder;
+  const std::string path = folder.write("plugin.so", "code"), other = folder.write("other.so", "longer code");
+  ChildProcess child([&](const ChildProcess::Say& say) {
+    know_code(reinterpret_cast<const void*>(&crash), path);
+    std::filesystem::rename(other, path);
+    say(find_changed_file() ? "changed" : "the same");
+  });
+  EXPECT_EQ(child.next_line(testing::kPatienceMs), "the same");
 }
 
 }  // namespace

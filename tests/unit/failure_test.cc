@@ -84,6 +84,7 @@ TEST(FirstCause, OfTwoDeathsTheFirst) {
   job.killed(0, SIGKILL);
   job.told(2, lost_peer(0));
   EXPECT_EQ(job.cause(), 1);
+  EXPECT_NE(job.block().find("\n  died too:     rank 0"), std::string::npos) << job.block();
 }
 
 TEST(FirstCause, AFailureOfItsOwnWinsOverAReporterWhoWasFaster) {

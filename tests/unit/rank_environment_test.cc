@@ -14,12 +14,16 @@ namespace {
 using testing::expect_error;
 using Variables = std::map<std::string, std::string>;
 
-RankEnvironment read(const Variables& variables, int parent_pid = 7) {
-  const auto look_up = [&](const std::string& name) -> std::optional<std::string> {
+/// `variables` must outlive it.
+Environment look_up_in(const Variables& variables) {
+  return [&variables](const std::string& name) -> std::optional<std::string> {
     const auto found = variables.find(name);
     return found == variables.end() ? std::nullopt : std::optional(found->second);
   };
-  return read_rank_environment(look_up, parent_pid);
+}
+
+RankEnvironment read(const Variables& variables, int parent_pid = 7) {
+  return read_rank_environment(look_up_in(variables), parent_pid);
 }
 
 const Variables kTorchrun = {{"RANK", "3"},
@@ -155,6 +159,15 @@ TEST(RankEnvironment, ReadsSlurm) {
 
 TEST(RankEnvironment, ABatchScriptIsNoStep) {
   EXPECT_EQ(read({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}).world_size, 1);
+}
+
+TEST(RankEnvironment, ABatchScriptOfSeveralTasksNeedsSrun) {
+  const auto missing = [](const Variables& variables) { return missing_srun(look_up_in(variables)); };
+  EXPECT_NE(missing({{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}}).find("has 4 tasks"), std::string::npos);
+  EXPECT_EQ(missing({{"SLURM_NTASKS", "4"}, {"SLURM_STEP_ID", "0"}}), "");
+  for (const char* tasks : {"1", "", "many"})
+    EXPECT_EQ(missing({{"SLURM_NTASKS", tasks}}), "") << tasks;
+  EXPECT_EQ(missing({}), "");
 }
 
 TEST(RankEnvironment, ReadsOpenMpiAndMpich) {

@@ -219,6 +219,38 @@ TEST(SaveFolder, WhatAKilledRunLeavesGoes) {
   EXPECT_FALSE(std::filesystem::exists(folder.path("step-00000002.partial")));
 }
 
+// As a run with --keep removes it beside a reader.
+TEST(ChooseCheckpoint, ChoosesAgainWhereTheChosenOneIsGone) {
+  const TempFolder folder;
+  for (int64_t step = 1; step <= 4; ++step)
+    std::filesystem::create_directory(folder.path(step_folder_name(step)));
+  int num_removed = 0;
+  const auto read = [&](int num_to_remove) {
+    return choosing_again([&] {
+      const std::string chosen = choose_checkpoint(folder.path()).folders.front();
+      return naming_removal(folder.path(), chosen, [&] {
+        if (num_removed++ >= num_to_remove) return chosen;
+        std::filesystem::remove(chosen);
+        throw Error(TSR_E_NOT_FOUND, chosen + " has no index");
+      });
+    });
+  };
+  EXPECT_EQ(read(1), folder.path(step_folder_name(3)));
+  num_removed = 0;
+  expect_error<RemovedCheckpoint>([&] { read(3); }, {"the checkpoint " + folder.path(step_folder_name(1)),
+                                                     "was removed while it was read", "run this again"});
+}
+
+TEST(ChooseCheckpoint, OtherErrorsStayAsTheyAre) {
+  const TempFolder folder;
+  const std::string there = folder.path("step-00000001"), gone = folder.path("step-00000002");
+  std::filesystem::create_directory(there);
+  const auto fail = [](const std::string& sentence) { return [sentence] { throw Error(TSR_E_NOT_FOUND, sentence); }; };
+  expect_error([&] { naming_removal(folder.path(), there, fail(there + " has no index")); }, {"has no index"});
+  expect_error([&] { naming_removal(gone, gone, fail(gone + " has no index")); }, {"has no index"});
+  expect_error([&] { naming_removal(folder.path(), gone, fail("the disk is full")); }, {"the disk is full"});
+}
+
 TEST(FolderLock, IsOneRuns) {
   const TempFolder folder;
   constexpr std::chrono::milliseconds kAtOnce(0);

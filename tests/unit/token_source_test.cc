@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "data/file_list.h"
 #include "support/expect_error.h"
 #include "support/paths.h"
 #include "support/temp_folder.h"
@@ -301,6 +302,13 @@ TEST(TokenSource, GoldenTokens) {
   EXPECT_EQ(source->num_tokens(), 5000u);
   expect_part(source->description(), "llm.c");
   expect_error([] { open_tokens(testing::source_dir("tests/golden/gpt2-nano/tokens.bin"), 95); }, {"token 95"});
+}
+
+TEST(TokenSource, NamesTheFolderThatAPatternCannotList) {
+  const TempFolder folder;
+  fs::create_symlink("circle", folder.path("circle"));
+  const std::string pattern = folder.path("circle/*.bin");
+  expect_error([&] { paths_matching(pattern); }, {"cannot list the folder " + folder.path("circle"), "for " + pattern});
 }
 
 }  // namespace

@@ -112,6 +112,7 @@ TEST(Tokenizer, RefusesOtherTokenizersByName) {
   refuse("/model/vocab/a", -1, {"the token \"a\" has the number -1"});
   refuse("/model/vocab/a", 5, {"two tokens have the number 5"});
   refuse("/model/vocab/a", 1 << 20, {"the token \"a\" has the number 1048576; expected one from 0 to 1048575"});
+  refuse("/added_tokens/0/id", 5, {"the added token", "has the number 5, which is that of"});
   refuse("/added_tokens/0/id", 1 << 20, {"the added token", "has the number 1048576"});
   refuse("/model/merges/0", "one two three", {"is not two tokens with a space between them"});
   refuse("/model/merges/0", "zq qz", {"merge 1 (\"zq qz\") needs the token \"zq\""});

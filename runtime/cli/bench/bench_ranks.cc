@@ -10,6 +10,7 @@
 #include "cli/bench/bench_ranks.h"
 
 #include "base/concat.h"
+#include "cli/standard_files.h"
 #include "config/default_plugins.h"
 #include "config/usage_error.h"
 #include "guard/call_watch.h"
@@ -31,8 +32,10 @@ int run_launched_rank(const BenchRanks& ranks, const RankEnvironment& environmen
   require_secret(environment, ranks.is_insecure, log);
   RankProcess process(environment);
   if (!process.is_launched()) announce_ending_signals();
-  return process.run(ranks.start_timeout_ms, ranks.timeout_ms, log,
-                     [&](const RankInfo& info, JobWatch&) { body(info); });
+  return process.run(ranks.start_timeout_ms, ranks.timeout_ms, log, [&](const RankInfo& info, JobWatch&) {
+    body(info);
+    require_written_output();
+  });
 }
 
 int start_processes(const BenchRanks& ranks, const Log& log) {

@@ -98,6 +98,14 @@ std::string planned_text(const RankRuntime& runtime) {
                 human_bytes(planned.states.total()), " between steps");
 }
 
+/// Where the last one is; empty: there is none.
+std::string checkpoint_text(const Job& job, const RunEnd& end) {
+  const std::string saved = end.saved_step ? concat(job.config.save, "/", step_folder_name(end.saved_step)) : "";
+  if (end.save_error.empty()) return saved;
+  return concat("not written after step ", end.last_step,
+                saved.empty() ? "" : concat("; the last good one is ", saved));
+}
+
 std::string ending_text(const Job& job, const RunEnd& end) {
   if (!job.trains) return "done";
   if (end.why_stopped.empty()) return concat("done: ", counted(job.config.steps, "step"));
@@ -140,7 +148,7 @@ std::vector<Row> end_rows(const Job& job, const RankRuntime& runtime, const RunE
       {"memory measured", measured.memory.total_bytes ? of_device(measured.memory) : of_process(job, measured.memory)},
       {"offload moved", moved_text(job, measured.moved)},
       {"offload files", files_text(job, measured.moved)},
-      {"checkpoint", end.saved_step ? concat(job.config.save, "/", step_folder_name(end.saved_step)) : ""}};
+      {"checkpoint", checkpoint_text(job, end)}};
 }
 
 void report_end(const Log& log, const Job& job, const RankRuntime& runtime, const RunEnd& end,

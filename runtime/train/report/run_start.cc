@@ -1,6 +1,7 @@
 // What rank 0 logs before the first step: one table that describes the run, with warnings about rates that cannot work.
 
 #include <algorithm>
+#include <utility>
 
 #include "base/concat.h"
 #include "checkpoint/held_state.h"
@@ -175,7 +176,21 @@ void warn_of_offload(const Log& log, const Job& job, const RankPrograms& program
 /// An update of adamw moves each element by about the rate, so no rate above 1 can train.
 constexpr double kMaxAdamwRate = 1, kMaxSgdRate = 1e6;
 
+/// Devices take these as float32.
+void warn_of_vanishing(const Log& log, const TrainConfig& config) {
+  const std::pair<const char*, double> values[] = {{"lr", config.lr},
+                                                   {"min-lr", config.min_lr},
+                                                   {"eps", config.eps},
+                                                   {"weight-decay", config.weight_decay},
+                                                   {"clip", config.clip}};
+  for (const auto& [flag, value] : values)
+    if (value != 0 && static_cast<float>(value) == 0)
+      log.warning("--", flag, " ", shortest(value),
+                  " is 0 in float32, in which it is used; give a larger number, or 0");
+}
+
 void warn_of_rates(const Log& log, const TrainConfig& config) {
+  warn_of_vanishing(log, config);
   const double most = config.optimizer == OptimizerKind::adamw ? kMaxAdamwRate : kMaxSgdRate;
   if (config.lr > most)
     log.warning("--lr ", shortest(config.lr), " is too high: no rate above ", shortest(most), " can train with ",

@@ -127,7 +127,7 @@ std::string CheckpointWriter::all_do(const std::string& what, const std::functio
 void CheckpointWriter::lock_folder() {
   const std::string refusal = all_do("lock", [&] {
     if (info_.rank != 0) return;
-    lock_.emplace("--save", folder_, "save.lock");
+    lock_.emplace("--save", folder_, kSaveLock);
     require_no_other_run(job_.config);  // one that was over before this one had the lock
   });
   if (!refusal.empty()) throw Error(TSR_E_UNAVAILABLE, refusal);

@@ -93,9 +93,13 @@ Error nothing_there(const TrainConfig& config, const Source& source) {
     return {TSR_E_NOT_FOUND,
             "--resume latest means the newest checkpoint in the folder of --save, which is not given; give --save, or "
             "the checkpoint's folder"};
-  return {TSR_E_NOT_FOUND, concat(source.flag(), " ", source.given,
-                                  " holds no checkpoint; give a folder that holds step-N folders, or one of these",
-                                  source.goes_on ? ", or leave --resume out to start at step 1" : "")};
+  const std::string otherwise = source.goes_on ? ", or leave --resume out to start at step 1"
+                                : name_is_there(source.given + "/model.safetensors")
+                                    ? concat("; to start from the weights there, give --model ", source.given)
+                                    : "";
+  return {TSR_E_NOT_FOUND,
+          concat(source.flag(), " ", source.given,
+                 " holds no checkpoint; give a folder that holds step-N folders, or one of these", otherwise)};
 }
 
 /// A checkpoint that this rank may read, and what rank 0 has there.
