@@ -40,6 +40,7 @@ class RankByHand {
     setup.device.host = &host_;
     setup.device_memory_is_host = true;
     setup.files.folders = {folder};
+    setup.debug.sums_writes = true;  // a test may ask for them
     return std::make_unique<RankRuntime>(setup, programs_by_hand(std::move(steps)));
   }
 
