@@ -34,6 +34,7 @@ std::string name_of(uint32_t action_kind) {
   if (action_kind > kFirst && action_kind <= TSR_ACTION_BARRIER)
     return std::string("a collective (") + collective_name(action_kind - kFirst) + ")";
   if (action_kind == TSR_ACTION_CALL) return "a call of its own";
+  if (action_kind == TSR_ACTION_ADD_INTO) return "an add";
   return action_kind == TSR_ACTION_SCALE ? "a scale" : "a copy";
 }
 

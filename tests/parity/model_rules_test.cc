@@ -217,6 +217,19 @@ const Fault kUpdateFaults[] = {
        binding_of(action_of(p, TSR_ACTION_SUM_SQUARES, "wpe.weight"), kSource) = read;
      },
      "which holds the gradient of wpe.weight, rounded to bf16; the model needs it as it was"},
+    {"gradient_rounded_between_its_addends", "one", 0,
+     [](Program& p) {
+       const size_t i = index_of(p, TSR_ACTION_BACKWARD, "wpe", 1);
+       Binding sum = binding_of(p.actions[i], kWeightGradient);
+       insert_rounding(p, i, sum);
+       binding_of(action_of(p, TSR_ACTION_BACKWARD, "wpe", 1), kWeightGradient) = sum;
+       for (const uint32_t kind : {TSR_ACTION_SUM_SQUARES, TSR_ACTION_OPTIMIZER}) {
+         Binding& read = binding_of(action_of(p, kind, "wpe.weight"), kSource);
+         read.buffer = sum.buffer;
+         read.offset = sum.offset;
+       }
+     },
+     "which holds the gradient of wpe.weight, rounded to bf16; the model needs it as it was"},
     {"input_rounded", "one", 0,
      [](Program& p) {
        const size_t i = index_of(p, TSR_ACTION_FORWARD, "h.0.ln_1", 0);

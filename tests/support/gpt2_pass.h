@@ -44,6 +44,7 @@ class Gpt2Pass {
         step_config_(step_config) {}
 
   const Model& model() const { return model_; }
+  Model& model() { return model_; }
 
   /// The program of a rank after the pass, which sees what `change` makes of the base program.
   using Change = std::function<void(Program&)>;

@@ -1,6 +1,7 @@
 // The programs of a small GPT-2 under the pipeline strategy, compiled in the test without plugins.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,16 @@ class PipelinePrograms {
     if (const Diagnostics diagnostics = verify_job(in, job); !diagnostics.empty())
       throw Error(TSR_E_INVALID_ARGUMENT, diagnostics.front());
     return job;
+  }
+
+  /// What the pass makes of the first stage's step, of which it sees what `change` makes.
+  Program lowered(const std::function<void(Program&)>& change) {
+    const DescribeOp describe = [](const tsr_op& op) { return cpu::describe(op); };
+    Program program =
+        build_program(model_, mesh_, mesh_.coordinates(0), step_config_, layout(), TSR_PURPOSE_STEP, describe);
+    change(program);
+    run_pass(program, strategy(), describe);
+    return program;
   }
 
   Layout layout() { return DeclaredLayout(model_, mesh_, step_config_, {}, {strategy()}).at(mesh_.coordinates(0)); }

@@ -11,6 +11,7 @@
 #include "plugins/host_services.h"
 #include "program/program_text.h"
 #include "support/expect_error.h"
+#include "support/nano_job.h"
 #include "support/paths.h"
 #include "support/temp_folder.h"
 #include "tessera/strategy.hpp"
@@ -52,9 +53,7 @@ TEST(AllSayYes, ARankThatDoesNotAnswerIsMissed) {
 }
 
 Job job_of(std::vector<std::string> more) {
-  more.insert(more.end(), {"--model=" + source_dir("tests/golden/gpt2-nano"), "--batch-size=1", "--seq-len=8",
-                           "--comm=local", "--plugin-dir=" + plugin_dir()});
-  return make_job(parse_flags(FlagSet::plan, more), 2, Log(LogLevel::off));
+  return nano_job(2, std::move(more));
 }
 
 /// What ranks that agree on their programs get, and how often each asked the device about an op meanwhile.

@@ -77,8 +77,9 @@ using Table = StrategyTable<Caller, TSR_STRATEGY_SPLIT_STORAGE, TSR_SPLITS_BATCH
 /// On the CPU, and on a device whose memory the host cannot touch.
 class ExecutableTest : public ::testing::TestWithParam<std::string> {
  protected:
-  /// One step of a tiny model in which the call runs `body`.
-  StepResult step(std::function<void(std::span<const tsr_tensor_view>)> body, bool check_memory = false) {
+  /// The last of some steps of a tiny model in which the call runs `body`.
+  StepResult step(std::function<void(std::span<const tsr_tensor_view>)> body, bool check_memory = false,
+                  uint64_t num_steps = 1) {
     Caller caller(std::move(body), persists_);
     Strategy& strategy = caller;
     const StrategyOnAxis on_axis{"caller", 0, &interface_, reinterpret_cast<tsr_strategy*>(&strategy)};
@@ -109,7 +110,10 @@ class ExecutableTest : public ::testing::TestWithParam<std::string> {
     first_call_ = static_cast<size_t>(std::ranges::find_if(actions, is_call) - actions.begin());
     runtime.initialize(InitialValues(3, model_.parameters));
     const MicroBatch batch{std::vector<int32_t>(8, 1), std::vector<int32_t>(8, 2)};
-    return runtime.run_step(0, 1e-3, 1, {&batch, 1});
+    StepResult last;
+    for (uint64_t i = 0; i < num_steps; ++i)
+      last = runtime.run_step(i, 1e-3, 1, {&batch, 1});
+    return last;
   }
 
   tsr_strategy_interface interface_ = Table::kInterface;
@@ -227,6 +231,15 @@ TEST_P(ExecutableTest, TheMemoryCheckFindsTheFirstActionWithAResultThatIsNotFini
   const StepResult result = step(fill(INFINITY), true);
   ASSERT_TRUE(result.first_not_finite);
   EXPECT_EQ(first_call_, *result.first_not_finite);
+}
+
+TEST_P(ExecutableTest, TheMemoryCheckForgetsWhatWasNotFiniteInTheStepBefore) {
+  int calls = 0;
+  const auto fill_once = [&](auto operands) {
+    std::fill_n(static_cast<float*>(operands[0].data), kElements, calls++ == 0 ? INFINITY : 1.0f);
+  };
+  EXPECT_EQ(step(fill_once, true, 2).first_not_finite, std::nullopt);
+  EXPECT_EQ(calls, 2);
 }
 
 TEST_P(ExecutableTest, ACallRunsOnceAStepWithItsBuffer) {

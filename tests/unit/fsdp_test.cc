@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
+#include "compile/declared_layout.h"
+#include "model/freeze.h"
 #include "sharding.h"
 #include "support/expect_error.h"
 #include "support/gpt2_pass.h"
@@ -124,6 +127,16 @@ TEST(Wrap, GroupsUnits) {
   EXPECT_EQ(home_names({.wrap = "size:1000000"}), (Names{"wte..ln_f"}));
 }
 
+TEST(Wrap, KeepsFrozenUnitsApart) {
+  Gpt2Pass gpt2(2);
+  freeze_parameters(gpt2.model(), std::vector<std::string>{"wpe.weight"});
+  Names names;
+  for (const Home& home : gpt2.lowered(Options{.wrap = "root"}.make(), 0).homes)
+    names.push_back(home.name);
+  std::ranges::sort(names);
+  EXPECT_EQ(names, (Names{"wpe", "wte..ln_f"}));
+}
+
 TEST(Wrap, IsReadFromText) {
   EXPECT_EQ(parse_wrap("size:100").min_bytes, 100u);
   EXPECT_EQ(parse_wrap("min-params:7").min_elements, 7u);
@@ -151,6 +164,26 @@ TEST(Options, ALimitIsForWhatIsGivenUp) {
     expect_error([&] { Options{.sharding = sharding, .limit = 2}.make(); }, {"limit-all-gathers", "full_shard"});
   expect_error([&] { Options{.reshard = "false", .limit = 2}.make(); }, {"limit-all-gathers"});
   EXPECT_NO_THROW((Options{.sharding = "shard_grad_op", .reshard = "true", .limit = 2}.make()));
+}
+
+// ---- layout ----
+
+TEST(Layouts, SplitStatesAloneWhereOnlyTheOptimizerIsSharded) {
+  constexpr uint32_t kValues = 1u << TSR_HOME_VALUE | 1u << TSR_HOME_MASTER;
+  using Table = StrategyTable<Fsdp, TSR_STRATEGY_SPLIT_STORAGE, TSR_SPLITS_BATCH>;
+  const Gpt2Pass gpt2(2);
+  const Mesh mesh({{"dp", 2, TSR_SPLITS_BATCH}});
+  for (const char* sharding : {"full_shard", "optimizer_only"}) {
+    Fsdp fsdp = Options{.sharding = sharding}.make();
+    Strategy& strategy = fsdp;
+    const StrategyOnAxis on_axis{"fsdp", 0, &Table::kInterface, reinterpret_cast<tsr_strategy*>(&strategy)};
+    const Layout layout = DeclaredLayout(gpt2.model(), mesh, {}, {}, {on_axis}).at({0});
+    ASSERT_EQ(layout.size(), gpt2.model().parameters.size());
+    for (const LayoutEntry& entry : layout) {
+      EXPECT_EQ(entry.roles & kValues, fsdp.depends_on_coordinate() ? 0 : kValues) << sharding;
+      EXPECT_EQ(entry.roles | kValues, uint32_t{TSR_ALL_HOME_ROLES});
+    }
+  }
 }
 
 // ---- programs ----
@@ -204,6 +237,23 @@ TEST(Modes, SixteenBitsAreGatheredAndReduced) {
   for (const Home& home : step.homes)
     for (const uint32_t role : {TSR_HOME_VALUE, TSR_HOME_GRADIENT, TSR_HOME_M, TSR_HOME_V})
       EXPECT_EQ(step.buffer(home.roles[role].buffer).dtype, static_cast<uint32_t>(TSR_F32)) << home.name;
+}
+
+/// A transient range is written once: the sum has a buffer of its own.
+TEST(Modes, SumsOf16BitsAreNotWrittenOverTheirAddends) {
+  StepConfig step_config;
+  step_config.reduce_dtype = TSR_BF16;
+  const Program step = Gpt2Pass(2, step_config).lowered(Options{.sharding = "no_shard"}.make(), 0);
+  size_t num_sums = 0;
+  for (const Action& cast : step.actions) {
+    if (cast.kind != TSR_ACTION_CAST || step.buffer(cast.find(host::kDestination)->buffer).dtype != TSR_F32) continue;
+    ++num_sums;
+    for (const Action& action : step.actions)
+      for (const Binding& binding : action.bindings)
+        EXPECT_FALSE(&action != &cast && binding.mode != TSR_MODE_READ &&
+                     binding.buffer == cast.find(host::kDestination)->buffer);
+  }
+  EXPECT_EQ(num_sums, 5u);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "memory/live_ranges.h"
 #include "support/expect_error.h"
 #include "support/pipeline_programs.h"
+#include "support/program_builder.h"
 
 namespace tessera::testing {
 using namespace host;
@@ -187,6 +188,29 @@ TEST(PipelineProgram, RefusesWhatDoesNotFit) {
   expect_error(compile({2, 4, "1f1b", 2}), {"virtual-stages=2 needs"});
   expect_error(compile({3, 4, "1f1b", 1, "even"}), {"4 blocks into 1, 2, 4 equal parts, not into 3"});
   expect_error(compile({8, 4, "1f1b", 1, "auto"}), {"at most 7 parts, not 8"});
+}
+
+TEST(PipelineProgram, RefusesWhatAnotherPassHasInserted) {
+  const auto expect_refused = [](uint32_t kind, const std::string& what) {
+    const auto insert = [&](Program& program) {
+      const Home& home = program.homes[0];
+      const HomeRole& sum = home.roles[TSR_HOME_GRADIENT];
+      const uint64_t addend = transient(program, "addend", sum.num_elements);
+      Action& action = add_action(program, kind, TSR_STREAM_COMPUTE,
+                                  {read(addend), add(sum.buffer).at(sum.offset, sum.num_elements)});
+      if (is_collective(kind)) action.group = program.group({0, {}});
+      if (kind == TSR_ACTION_ADD_INTO) action.home = home.id;  // as those of micro-batches, but of none
+    };
+    expect_error(
+        [&] {
+          PipelinePrograms({2, 2}).lowered(insert);
+        },
+        {"another pass has inserted " + what + " into the program, which the pipeline cannot schedule"});
+  };
+  expect_refused(TSR_ACTION_COPY, "a copy");
+  expect_refused(TSR_ACTION_SCALE, "a scale");
+  expect_refused(TSR_ACTION_ADD_INTO, "an add");
+  expect_refused(TSR_ACTION_ALL_REDUCE, "a collective (all_reduce)");
 }
 
 }  // namespace

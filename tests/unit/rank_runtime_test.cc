@@ -1,7 +1,8 @@
-// What a rank's memory is filled with and what it gives back, for parameters longer than what is read at once; and the
-// value of an evaluation.
+// What a rank's memory is filled with and what it gives back, for parameters longer than what is read at once and state
+// longer than what is written at once; and the value of an evaluation.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "exec/rank_runtime.h"
@@ -12,7 +13,9 @@
 #include "support/memory_kv.h"
 #include "support/paths.h"
 #include "support/plugin_loader.h"
+#include "support/rank_by_hand.h"
 #include "support/read_parameter.h"
+#include "support/temp_folder.h"
 #include "tessera/error.hpp"
 
 namespace tessera::testing {
@@ -188,9 +191,68 @@ TEST_P(RankRuntimeTest, InputsThatAreNotTheModelsAreRefused) {
   expect_error([&] { runtime->run_step(0, 1e-3, 1, two); }, {"takes 1 micro-batches and was given 2"});
 }
 
+TEST_P(RankRuntimeTest, FloatsAreRoundedToTheDtypeOfTheirInput) {
+  model_.values.push_back({"features", {}, TSR_VALUE_INPUT, TSR_BF16, -1, 3});
+  const auto runtime = make(InitialValues(3, model_.parameters));
+  const std::vector<int32_t> tokens(8, 1);
+  const MicroBatch batch{tokens, tokens, std::vector<float>{1, -2.5f, 1 + 0x1p-12f}};
+  runtime->run_step(0, 1e-3, 1, {&batch, 1});
+  const Program& step = runtime->programs().first();
+  const auto features = std::ranges::find(step.inputs, 2, &InputBuffer::input);
+  ASSERT_NE(features, step.inputs.end());
+  std::vector<float> values(3);
+  runtime->read_values(step.buffer(features->buffer), 0, values);
+  EXPECT_EQ(values, (std::vector{1.0f, -2.5f, 1.0f}));
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, RankRuntimeTest,
                          ::testing::Values("cpu-device", binary_dir("tests/devices/other-device.so")),
                          [](const auto& test) { return test.index ? "other" : "cpu"; });
+
+class StateByHand : public ::testing::Test {
+ protected:
+  const TempFolder folder_;
+  const Model toy_ = toy_model();
+  const Mesh mesh_{{{"dp", 1}}};
+  Program step_ = empty_program(toy_, mesh_);
+  RankByHand rank_;
+};
+
+/// Their length is not a multiple of what is written at once.
+TEST_F(StateByHand, WhatFollowsABufferThatBecomesZeroInAFileStays) {
+  constexpr uint64_t kLong = (5 << 20) / sizeof(float);
+  const uint64_t first = persistent(step_, "first", kLong, TSR_BUFFER_PLUGIN, TSR_F32, TSR_MEMORY_FILE),
+                 second = persistent(step_, "second", kLong, TSR_BUFFER_PLUGIN, TSR_F32, TSR_MEMORY_FILE);
+  const auto runtime = rank_.make({step_}, folder_.path());
+  const Program& program = runtime->programs().first();
+  const std::vector<float> ones(kLong, 1.0f);
+  std::vector<float> values(kLong);
+  for (const auto& [zeroed, kept] : {std::pair(first, second), std::pair(second, first)}) {
+    for (const uint64_t buffer : {first, second})
+      runtime->write_values(program.buffer(buffer), 0, ones);
+    const StatePlace place{kept, 0, kLong};
+    runtime->zero_state({&place, 1});
+    runtime->read_values(program.buffer(zeroed), 0, values);
+    EXPECT_EQ(std::ranges::count(values, 0.0f), std::ssize(values));
+    runtime->read_values(program.buffer(kept), 0, values);
+    EXPECT_EQ(std::ranges::count(values, 1.0f), std::ssize(values));
+  }
+}
+
+TEST_F(StateByHand, TheHostWritesFloatsOfItsMemoryItself) {
+  const uint64_t floats = persistent(step_, "floats", 64, TSR_BUFFER_PLUGIN),
+                 halves = persistent(step_, "halves", 64, TSR_BUFFER_PLUGIN, TSR_BF16),
+                 in_file = persistent(step_, "file", 64, TSR_BUFFER_PLUGIN, TSR_F32, TSR_MEMORY_FILE);
+  const auto runtime = rank_.make({step_}, folder_.path());
+  EXPECT_TRUE(runtime->values_in_memory({halves, 0, 64}).empty());
+  EXPECT_TRUE(runtime->values_in_memory({in_file, 0, 64}).empty());
+  const std::span<float> values = runtime->values_in_memory({floats, 16, 8});
+  ASSERT_EQ(values.size(), 8u);
+  values[3] = 7;
+  std::vector<float> read(1);
+  runtime->read_values(runtime->programs().first().buffer(floats), 19, read);
+  EXPECT_EQ(read[0], 7);
+}
 
 }  // namespace
 }  // namespace tessera::testing

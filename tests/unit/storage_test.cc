@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
+#include "compile/edit/program_snapshot.h"
 #include "fsdp.h"
 #include "support/expect_error.h"
 #include "support/gpt2_pass.h"
@@ -150,6 +152,44 @@ TEST(Storage, WhatIsSplitAlreadyIsRefused) {
        "--strategy replicate=ddp,shard=fsdp"});
 }
 
+/// What flat_params says of a base program with one thing changed.
+void expect_refused(const Gpt2Pass::Change& change, tsr_dtype dtype = TSR_F32) {
+  StepConfig step_config;
+  step_config.dtype = dtype;
+  const auto look = [](const ProgramView& view, const Edit&) { flat_params(view); };
+  expect_error([&] { Gpt2Pass(2, step_config).look_at(look, TSR_PURPOSE_STEP, change); },
+               {"are already split by the strategy of another axis"});
+}
+
+Action& first_cast(Program& program) {
+  return *std::ranges::find(program.actions, uint32_t{TSR_ACTION_CAST}, &Action::kind);
+}
+
+TEST(Storage, AFlatOfWhichAPartIsCastIsRefused) {
+  const auto cast_half = [](Program& program) {
+    for (Binding& binding : first_cast(program).bindings)
+      binding.num_elements /= 2;
+  };
+  expect_refused(cast_half, TSR_BF16);
+}
+
+TEST(Storage, AFlatThatIsCastTwiceIsRefused) {
+  const auto cast_again = [](Program& program) {
+    Action again = first_cast(program);
+    again.id = program.next_id++;
+    program.actions.insert(program.actions.begin(), again);
+  };
+  expect_refused(cast_again, TSR_BF16);
+}
+
+TEST(Storage, HomesThatShareOneBufferShareThoseOfAllRoles) {
+  expect_refused([](Program& program) {
+    const auto bias = std::ranges::find(program.homes, "h.0.ln_1.bias", &Home::name);
+    ASSERT_NE(bias, program.homes.end());
+    std::swap(bias->roles[TSR_HOME_M], bias->roles[TSR_HOME_V]);
+  });
+}
+
 // ---- when copies are made ----
 
 std::string name_of(const ProgramView& view, uint64_t action) {
@@ -192,6 +232,15 @@ TEST(Unshard, BackwardPrefetchOnlyChangesTheBackward) {
   EXPECT_EQ(copies({.prefetch = 1, .backward = Backward::none}),
             (Copies{"wte f:wte", "wpe f:wte", "h.0 f:wpe", "h.1 f:h.0.ln_1", "ln_f f:h.1.ln_1", "wte loss",
                     "ln_f b:ln_f", "h.1 b:h.1.fc_proj", "h.0 b:h.0.fc_proj"}));
+}
+
+TEST(Unshard, BackwardPrefetchMayWaitForTheEndOfAUnit) {
+  // That of one unit ahead is when the unit itself begins.
+  EXPECT_EQ(copies({.prefetch = 1, .backward = Backward::post}), copies({.prefetch = 1, .backward = Backward::none}));
+  // The copy of ln_f is still there when the backward's would be made.
+  EXPECT_EQ(copies({.prefetch = 2, .backward = Backward::post}),
+            (Copies{"wte f:wte", "wpe f:wte", "h.0 f:wte", "h.1 f:wpe", "ln_f f:h.0.ln_1", "wte f:ln_f", "h.1 b:ln_f",
+                    "h.0 b:h.1.fc_proj"}));
 }
 
 TEST(Unshard, KeptCopiesAreMadeOnce) {
@@ -267,6 +316,27 @@ TEST(Unshard, EveryUseReadsOneCopyOfItsGroupMadeBefore) {
         }
       EXPECT_EQ(num_uses, num_reads);
     });
+}
+
+/// The options beside an axis of so many stages.
+UnshardOptions with_stages(int num_stages, const UnshardOptions& options) {
+  const Gpt2Pass gpt2(2);
+  const Mesh mesh({{"pp", num_stages, TSR_SPLITS_LAYERS}, {"dp", 2, TSR_SPLITS_BATCH}});
+  Program bare;
+  bare.model = &gpt2.model();
+  bare.mesh = &mesh;
+  bare.coordinates = {0, 0};
+  const ProgramSnapshot snapshot(bare, 1);
+  return options_in_mesh(options, ProgramView(snapshot.view()), "fsdp");
+}
+
+TEST(Unshard, CopiesAreKeptWhereThereAreStages) {
+  EXPECT_TRUE(with_stages(2, {.keep_in_pipeline = true}).keep);
+  EXPECT_FALSE(with_stages(2, {.keep_in_pipeline = false}).keep);
+  EXPECT_FALSE(with_stages(1, {.keep_in_pipeline = true}).keep);
+  EXPECT_EQ(with_stages(1, {.limit = 2, .keep_in_pipeline = true}).limit, 2u);
+  expect_error([] { with_stages(2, {.limit = 2, .keep_in_pipeline = true}); },
+               {"fsdp.limit-all-gathers needs parameters that are freed after use", "fsdp.reshard-after-forward=true"});
 }
 
 // ---- when gradients are complete ----

@@ -350,5 +350,23 @@ TEST_F(OtherAxes, TiedGradientOverOtherStages) {
                              "is for pp {0,1} only, but the other ranks of pp hold a part of its operand too"));
 }
 
+// Of ranks with other parameters only the own slice is looked at.
+TEST(SlicesOfOtherRanks, AreNotScaled) {
+  const Model model = toy_model();
+  for (const uint32_t splits : {TSR_SPLITS_BATCH, TSR_SPLITS_TENSORS, TSR_SPLITS_LAYERS}) {
+    const Mesh mesh({{"dp", 2, TSR_SPLITS_BATCH}, {"other", 2, splits}});
+    Program p = empty_program(model, mesh);
+    const uint64_t same = persistent(p, "same", 64, TSR_BUFFER_SCALAR), all = transient(p, "all", 64);
+    add_action(p, TSR_ACTION_COPY, TSR_STREAM_COMPUTE, {read(same), write(all)});
+    add_action(p, TSR_ACTION_SCALE, TSR_STREAM_COMPUTE, {add(all)}).scale = 0.5;
+    add_action(p, TSR_ACTION_ALL_GATHER, p.comm_stream(0, "test"), {add(all)}).group = p.group({0, {}});
+    const Diagnostics found = verify_placement(p);
+    if (splits == TSR_SPLITS_BATCH)
+      EXPECT_TRUE(is_clean(found));
+    else
+      EXPECT_TRUE(has_diagnostic(found, "the others would take it for what it was before it was scaled")) << splits;
+  }
+}
+
 }  // namespace
 }  // namespace tessera::testing

@@ -110,6 +110,24 @@ TEST(Runs, NeighborsOfOneOwnerMoveTogether) {
   });
 }
 
+/// Of which this rank has no element.
+TEST(Runs, AHomeOfNothingIsInNone) {
+  const Gpt2Pass gpt2(2);
+  const auto look = [&](const ProgramView& view, const Edit&) {
+    storage::ParamGroup block;
+    block.add(storage::flat_params(view)[2]);  // h.0
+    const auto ranges = owned_ranges(block, Owners(view.parameters().size(), 0));
+    ASSERT_EQ(ranges.size(), 1u);
+    EXPECT_EQ(ranges[0].homes.size(), block.first().homes.size() - 1);
+    EXPECT_EQ(ranges[0].num_elements(), block.num_elements);
+  };
+  gpt2.look_at(look, TSR_PURPOSE_STEP, [](Program& program) {
+    const auto bias = std::ranges::find(program.homes, "h.0.ln_1.bias", &Home::name);
+    ASSERT_NE(bias, program.homes.end());
+    bias->pieces.clear();
+  });
+}
+
 // ---- programs ----
 
 Zero3 make(int64_t stage, const char* partition = "balanced", const char* reshard = "true", int64_t limit = 0) {
