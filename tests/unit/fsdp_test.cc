@@ -134,7 +134,7 @@ TEST(Wrap, KeepsFrozenUnitsApart) {
   for (const Home& home : gpt2.lowered(Options{.wrap = "root"}.make(), 0).homes)
     names.push_back(home.name);
   std::ranges::sort(names);
-  EXPECT_EQ(names, (Names{"wpe", "wte..ln_f"}));
+  EXPECT_EQ(names, (Names{"wpe frozen", "wte..ln_f"}));
 }
 
 TEST(Wrap, IsReadFromText) {

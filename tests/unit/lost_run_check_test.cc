@@ -55,7 +55,8 @@ class LostRunCheckTest : public ::testing::Test {
     RankSetup setup;
     setup.device.api = job.plugins.device.device();
     setup.device.host = &host_;
-    auto runtime = std::make_unique<RankRuntime>(setup, compile_rank(compile_input(job, {}, {}), {0}));
+    auto runtime =
+        std::make_unique<RankRuntime>(setup, compile_rank(compile_input(job, {}, {}), job.mesh.coordinates(0)));
     runtime->initialize(FirstElements(value));
     return runtime;
   }

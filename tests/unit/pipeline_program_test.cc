@@ -213,5 +213,22 @@ TEST(PipelineProgram, RefusesWhatAnotherPassHasInserted) {
   expect_refused(TSR_ACTION_ALL_REDUCE, "a collective (all_reduce)");
 }
 
+TEST(PipelineProgram, KeepsCastsWhoseResultsAreRead) {
+  const auto num_casts = [](bool is_read) {
+    const Program step = PipelinePrograms({2, 2}).lowered([&](Program& program) {
+      const HomeRole& value = program.homes[0].roles[TSR_HOME_VALUE];  // compute reads it
+      const uint64_t copy = transient(program, "copy", value.num_elements, TSR_BUFFER_STAGING, TSR_BF16);
+      add_action(program, TSR_ACTION_CAST, TSR_STREAM_COMPUTE,
+                 {read(value.buffer).at(value.offset, value.num_elements), write(copy)});
+      if (!is_read) return;
+      const auto forward = std::ranges::find(program.actions, uint32_t{TSR_ACTION_FORWARD}, &Action::kind);
+      forward->bindings.push_back({copy, 0, value.num_elements, TSR_SLOT(TSR_ROLE_PARAMETER, 1), TSR_MODE_READ});
+    });
+    return count(step, TSR_ACTION_CAST);
+  };
+  EXPECT_EQ(num_casts(true), 1u);
+  EXPECT_EQ(num_casts(false), 0u);
+}
+
 }  // namespace
 }  // namespace tessera::testing

@@ -2,11 +2,13 @@
 // keep.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "support/expect_diagnostic.h"
 #include "support/program_builder.h"
 #include "verify/model/slice_rules.h"
+#include "verify/model/verify_model.h"
 
 namespace tessera::testing {
 using namespace host;
@@ -107,6 +109,30 @@ TEST_F(WalkedRanksTest, AHomeKeepsEachRanksOwnSlice) {
   EXPECT_TRUE(has_diagnostic(findings(0, 1),
                              "after the program home wte holds wte.weight, updated, the same elements "
                              "on all ranks with this program"));
+}
+
+/// What it holds before a step may be anything if calls write it. A copy of what they only read is nothing to keep.
+TEST(OwnMemory, HoldsWhatCallsHaveWritten) {
+  const Model model = toy_model();
+  const Mesh mesh({{"dp", 1}});
+  const RankClasses classes(mesh);
+  for (const bool writes : {false, true}) {
+    Program step = empty_program(model, mesh);
+    const uint64_t own = persistent(step, "own", kSlice, TSR_BUFFER_PLUGIN), value = persistent(step, "wte", kSlice);
+    Home home{step.next_id++, "wte", 0, {{kParameter, 0, 0, kSlice, 0}}, kSlice, {}};
+    home.roles[TSR_HOME_VALUE] = {value, 0, kSlice};
+    step.homes = {home};
+    add_action(step, TSR_ACTION_COPY, TSR_STREAM_COMPUTE, {read(own), write(value)});
+    add_action(step, TSR_ACTION_CALL, TSR_STREAM_COMPUTE, {writes ? write(own) : read(own)});
+    ModelVerifier verifier(mesh, classes, [](int) { return RankHomes(); });
+    verifier.note_calls(step);
+    const Diagnostics found = verifier.check([&](int) -> const Program& { return step; }, classes, {});
+    const auto is_of_home = [](const std::string& finding) { return finding.find("home wte") != finding.npos; };
+    EXPECT_EQ(std::ranges::count_if(found, is_of_home), writes ? 0 : 1);
+    if (!writes) {
+      EXPECT_TRUE(has_diagnostic(found, "home wte holds nothing that the model names; the model needs wte.weight"));
+    }
+  }
 }
 
 }  // namespace
