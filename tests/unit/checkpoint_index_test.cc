@@ -418,7 +418,7 @@ TEST_F(SavedByOneRank, StateOfAStrategyIsAllThereOrNot) {
     return obstacle_to_own_state(checkpoint, tensors, 0, checkpoint.index().run);
   };
   EXPECT_EQ(obstacle({first, second}), "");
-  EXPECT_EQ(obstacle({first}), "the checkpoint has 1 more buffers of rank 0");
+  EXPECT_EQ(obstacle({first}), "the checkpoint has state.0.dp.keeper.b that this run does not have");
   HeldTensor other = second;
   other.dtype = TSR_F64;
   EXPECT_NE(obstacle({first, other}).find("4 elements of I64 there and 4 of F64 here"), std::string::npos);
