@@ -201,25 +201,24 @@ void sum_over_the_outer_axis_first(Program& p) {
   ADD_FAILURE() << "no two sums of one range";
 }
 
-/// What is summed in a shorter dtype: the range before it is cast, and the index after the cast back.
-std::pair<Binding, size_t> cast_and_back(const Program& p) {
+/// The actions that cast to the dtype of a sum, and back.
+std::pair<size_t, size_t> casts_around_the_sum(const Program& p) {
   const auto is_cast = [](const Action& action) { return action.kind == TSR_ACTION_CAST; };
   const auto there = std::ranges::find_if(p.actions, is_cast);
   const auto back = std::find_if(there + 1, p.actions.end(), is_cast);
-  return {*there->find(kSource), static_cast<size_t>(back - p.actions.begin()) + 1};
+  return {static_cast<size_t>(there - p.actions.begin()), static_cast<size_t>(back - p.actions.begin())};
 }
 
 /// What is summed in fp16 is scaled before that, and back after it.
 void scale_around_the_sum(Program& p) {
-  const auto [gradient, after] = cast_and_back(p);
-  insert_elementwise(p, after, TSR_ACTION_SCALE, gradient, 0x1p10);
-  const auto cast = std::ranges::find(p.actions, TSR_ACTION_CAST, &Action::kind);
-  insert_elementwise(p, static_cast<size_t>(cast - p.actions.begin()), TSR_ACTION_SCALE, gradient, 0x1p-10);
+  const auto [there, back] = casts_around_the_sum(p);
+  insert_elementwise(p, back + 1, TSR_ACTION_SCALE, *p.actions[back].find(kDestination), 0x1p10);
+  insert_elementwise(p, there, TSR_ACTION_SCALE, *p.actions[there].find(kSource), 0x1p-10);
 }
 
 void average_and_scale(Program& p) {
-  const auto [gradient, after] = cast_and_back(p);
-  insert_elementwise(p, after, TSR_ACTION_SCALE, gradient, 2);
+  const size_t back = casts_around_the_sum(p).second;
+  insert_elementwise(p, back + 1, TSR_ACTION_SCALE, *p.actions[back].find(kDestination), 2);
   for (Action& action : p.actions)
     if (p.streams[action.stream].name == "comm.dp.gradient") action.reduce = TSR_REDUCE_AVG;
 }
@@ -309,7 +308,7 @@ const Fault kFaultsOfClasses[] = {
     {"average_of_one_stage", "local_sgd_in_stages", kEveryClass, forget_average_on_the_last_stage,
      "wte.weight is averaged on rank 0 and not on rank 2, which keeps the same elements"},
     {"sum_of_another_block", "quantized", kEveryClass, decode_those_of_another,
-     "holds what a call has made of other parameters; the model needs the gradient of h."},
+     "holds what a call has made of other parameters; the model needs the gradient of ln_f.bias"},
     {"one_replica_for_all", "local_sgd", kEveryClass,
      [](Program& p) {
        for (Action& action : p.actions)
