@@ -86,12 +86,16 @@ static inline tsr_status tsr_shake_hands(tsr_handshake* io, const char* domain, 
   static const void* tsr_get_interface(tsr_str id) TSR_NOEXCEPT {                                                 \
     return tsr_equals(id, interface_id) ? &(interface_) : NULL;                                                   \
   }                                                                                                               \
-  static const tsr_factory tsr_plugin_factory = {sizeof(tsr_factory), 0, &(descriptor_), tsr_get_interface};      \
+  static tsr_factory tsr_plugin_factory;                                                                          \
   TSR_EXPORT tsr_status tsr_plugin_query_v1(tsr_handshake* io, const tsr_host* host, const tsr_factory** factory, \
                                             tsr_error* err) TSR_NOEXCEPT {                                        \
     (void)host;                                                                                                   \
     const tsr_status status = tsr_shake_hands(io, domain, err);                                                   \
-    if (status == TSR_OK) *factory = &tsr_plugin_factory;                                                         \
+    if (status != TSR_OK) return status;                                                                          \
+    tsr_plugin_factory.struct_size = sizeof tsr_plugin_factory;                                                   \
+    tsr_plugin_factory.descriptor = &(descriptor_);                                                               \
+    tsr_plugin_factory.get_interface = tsr_get_interface;                                                         \
+    *factory = &tsr_plugin_factory;                                                                               \
     return status;                                                                                                \
   }
 
