@@ -153,7 +153,7 @@ class Planner {
     sort();
     auto own = std::make_unique<LoweredPrograms>(std::move(lowered));
     std::future<std::string> digest = std::async(digest_of, std::cref(*own));
-    last_.emplace(rank, is_required, std::move(own), std::move(digest));
+    last_.emplace(LookUp{rank, is_required, std::move(own), std::move(digest)});
   }
 
   /// Starts to finish what was looked up last, if that is new or required.
