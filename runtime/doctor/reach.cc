@@ -169,7 +169,7 @@ Finding connected(const Peer& peer, const std::string& section, int descriptor) 
 
 constexpr size_t kMaxAskers = 256;
 
-/// Somebody who is connected to an Answerer.
+/// A connection to an Answerer.
 class Asker {
  public:
   explicit Asker(int descriptor) : socket_(descriptor) {}
