@@ -35,6 +35,7 @@
 #include "plan/verification.h"
 #include "plugins/plugin_options.h"
 #include "program/program_text.h"
+#include "program/text_difference.h"
 #include "tessera/error.hpp"
 #include "weights/weight_files.h"
 
@@ -66,32 +67,16 @@ std::string suspects(const CompileInput& input) {
   return text + "or the builds differ";
 }
 
-/// Of a line that differs.
-struct Difference {
-  size_t line;
-  std::string here, there;
-
-  std::string text() const { return concat("line ", line, " is \"", here, "\" here and \"", there, "\" there"); }
-  bool is_in_workspaces() const {
-    constexpr std::string_view kWorkspace = " = workspace ";  // "%31 = workspace h.0.attention mb=0 f32[2048]"
-    return here.find(kWorkspace) != here.npos || there.find(kWorkspace) != there.npos;
-  }
-};
+bool is_in_workspaces(const TextDifference& difference) {
+  constexpr std::string_view kWorkspace = " = workspace ";  // "%31 = workspace h.0.attention mb=0 f32[2048]"
+  return difference.a.find(kWorkspace) != std::string::npos || difference.b.find(kWorkspace) != std::string::npos;
+}
 
 /// The plugins that say how large workspaces are.
 std::string describers(const Job& job) {
   const std::string device = call_text(address_of(job.plugins.device.device()->describe));
   const auto& communicator = job.plugins.communicator;
   return communicator ? concat(call_text(address_of(communicator->communicator()->describe)), " or ", device) : device;
-}
-
-Difference first_difference(std::string_view here, std::string_view there) {
-  for (size_t line = 1;; ++line) {
-    const auto a = here.substr(0, here.find('\n')), b = there.substr(0, there.find('\n'));
-    if (a != b || (here.empty() && there.empty())) return {line, std::string(a), std::string(b)};
-    here.remove_prefix(std::min(here.size(), a.size() + 1));
-    there.remove_prefix(std::min(there.size(), b.size() + 1));
-  }
 }
 
 constexpr std::string_view kVerdict = "programs/verdict";
@@ -239,9 +224,10 @@ RankPrograms check_program_consistency(const Job& job, const CompileInput& input
   };
   const std::string planned = text_of(own), hash = published(hash_key(info.rank));
   if (sha256_hex(planned) != hash) {
-    const Difference first = first_difference(planned, published(text_key(hash)));
+    const TextDifference first = first_difference(planned, published(text_key(hash)));
     refuse("plans a different program than rank 0 planned for it: ",
-           first.is_in_workspaces() ? describers(job) + " is not pure, " : "", suspects(input), "; ", first.text());
+           is_in_workspaces(first) ? describers(job) + " is not pure, " : "", suspects(input), "; ",
+           first.text("here", "there"));
   }
   if (own.homes.layout != published(layout_key(info.rank)))
     refuse("declares another layout than rank 0 did for it: ", suspects(input));

@@ -42,8 +42,8 @@ TEST(BadStrategy, OneThatIsNotPureIsNamed) {
 
 TEST(BadStrategy, OneThatHidesThatItDependsOnItsCoordinateIsNamed) {
   const CommandResult run = train("secretive");
-  expect_refusal(run, "rank 1 plans a different program than rank 0 planned for it");
-  EXPECT_NE(run.err.find("(secretive)"), std::string::npos) << run.err;
+  expect_refusal(run, "rank 1 has another program than rank 0 (line ");
+  EXPECT_NE(run.err.find("under strategy secretive"), std::string::npos) << run.err;
   EXPECT_NE(run.err.find("barrier"), std::string::npos) << "the line that differs is missing:\n" << run.err;
 }
 
@@ -156,6 +156,14 @@ CommandResult plan_inconsistent(const std::string& mesh, const std::string& faul
 TEST(BadStrategy, OneWhosePiecesDifferWhereTheLayoutSplitsNothing) {
   expect_refuted(plan_inconsistent("dp=257", "pieces"),
                  {"rank 1 keeps ", " in another place of its homes than rank 0, whose program it has"});
+}
+
+TEST(BadStrategy, OneWhoseProgramOrLayoutDiffersOnAnotherRank) {
+  for (const char* mesh : {"dp=2", "dp=20"})
+    expect_refuted(plan(mesh, "dp=secretive"),
+                   {"strategy secretive on axis dp", "rank 1 has another program than rank 0", "barrier",
+                    "hides that it depends on its coordinate"});
+  expect_refuted(plan_inconsistent("dp=2", "hidden-layout"), {"rank 1 has another layout than rank 0"});
 }
 
 TEST(BadStrategy, OneWhoseHomesDifferInItsLaterPrograms) {

@@ -343,6 +343,53 @@ TEST(Calls, ChangeWhatReplicasUpdateWithOnAllOfThem) {
                              "the gradient of wte.weight is made by a call on rank 0 and not on rank 2"));
 }
 
+/// A call before action i.
+void insert_call_of(Program& p, size_t i, const Binding& from, const Binding& to) {
+  insert_call(p, i, to);
+  p.actions[i].bindings = {bound(from, TSR_SLOT(TSR_ROLE_SOURCE, 0), TSR_MODE_READ),
+                           bound(to, TSR_SLOT(TSR_ROLE_DESTINATION, 0), TSR_MODE_WRITE)};
+}
+
+/// The gradient of the embedding, which two stages update.
+Binding& gradient_to_update_with(Program& p, size_t& i) {
+  i = index_of(p, TSR_ACTION_OPTIMIZER, "wte.weight");
+  return binding_of(p.actions[i], kSource);
+}
+
+/// A call makes the first half of it of what begins at an element.
+void make_half_from(Program& p, uint64_t element) {
+  size_t i = 0;
+  const Binding sum = gradient_to_update_with(p, i);
+  const uint64_t half = sum.num_elements / 2;
+  const Binding operand = staging_beside(p, sum, half);
+  insert_call_of(p, i, operand, part_of(sum, 0, half));
+  insert_copy(p, i, part_of(sum, element, half), operand);
+}
+
+/// What a call makes of it is used from an element on.
+void use_made_from(Program& p, uint64_t element) {
+  size_t i = 0;
+  Binding& source = gradient_to_update_with(p, i);
+  const Binding sum = source, made = staging_beside(p, sum, sum.num_elements + 1);
+  source.buffer = made.buffer;
+  source.offset = element;
+  insert_call_of(p, i, sum, made);
+}
+
+/// Copies may be from other elements on each rank, and what a call makes does not show it.
+TEST(Calls, TakeAndLeaveTheSameElementsOnAllReplicas) {
+  const MutationJob& stages = job("pipeline_and_ddp");
+  for (const auto change : {make_half_from, use_made_from}) {
+    const auto apart = [change](uint64_t elements) {
+      return [=](Program& p) { change(p, elements * static_cast<uint64_t>(p.coordinates[0])); };
+    };
+    EXPECT_TRUE(is_clean(stages.findings(kEveryClass, apart(0))));
+    EXPECT_TRUE(has_diagnostic(stages.findings(kEveryClass, apart(1)),
+                               "the gradient of wte.weight is made by a call on rank 0 and on rank 2, which keeps the "
+                               "same elements, of other operands"));
+  }
+}
+
 TEST(Sums, MayBeRoundedBeforeThem) {
   EXPECT_TRUE(is_clean(job("each_in_bf16").findings(kEveryClass, kUnchanged)));
 }

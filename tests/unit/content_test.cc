@@ -89,6 +89,27 @@ TEST(Rounding, OfASumToWhatIsAcceptedIsForgotten) {
   EXPECT_EQ(parts.front().content, sum);
 }
 
+/// What a call uses of parameters, however its operands fall into parts.
+TEST(MadeOf, IsTheElementsUsed) {
+  AddendSets sets;
+  const auto made_of_parts = [&](std::initializer_list<ContentPart> parts) {
+    return made_of({ContentParts(parts)}, sets);
+  };
+  const Content whole = made_of_parts({{0, 8, gradient()}});
+  ASSERT_EQ(sets.set(whole.addends).size(), 1u);
+  EXPECT_EQ(sets.used(sets.set(whole.addends)[0]), (UsedElements{3, 0, 8}));
+  EXPECT_EQ(made_of_parts({{4, 4, gradient()}, {0, 4, gradient()}}), whole);
+  EXPECT_EQ(made_of_parts({{0, 6, gradient()}, {2, 6, gradient()}}), whole);
+  EXPECT_EQ(made_of_parts({{0, 8, gradient()}, {8, 8, {ContentKind::zero}}, {16, 8, whole}}), whole);
+  EXPECT_NE(made_of_parts({{0, 8, gradient().moved_by(1)}}), whole);
+  EXPECT_NE(made_of_parts({{0, 3, gradient()}, {4, 4, gradient()}}), whole);
+  EXPECT_EQ(made_of({}, sets).addends, 0u);
+
+  Content own = gradient();
+  own.own = 1;  // other ranks that are walked as this one have other elements there
+  EXPECT_EQ(sets.used(sets.set(made_of_parts({{0, 8, own}}).addends)[0]), (UsedElements{3}));
+}
+
 TEST(HomeRuns, JoinWhatTouchesInTheHomeAndInTheParameter) {
   const Model model = testing::toy_model();
   const auto num_runs = [&](uint64_t element, uint64_t offset) {

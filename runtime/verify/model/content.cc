@@ -20,7 +20,7 @@ namespace tessera::host {
 
 Content Content::moved_by(int64_t positions) const {
   Content moved = *this;
-  if (has_places()) moved.shift += positions;
+  if (has_places() || kind == ContentKind::opaque) moved.shift += positions;
   return moved;
 }
 
@@ -103,14 +103,54 @@ uint32_t AddendSets::merged(uint32_t a, uint32_t b) {
   return id_of(std::move(both));
 }
 
-Content made_of(const Content& a, const Content& b, AddendSets& sets) {
-  const auto parameters = [&](const Content& content) {
-    if (content.is_sliced()) return sets.id_of({static_cast<uint32_t>(content.index)});
+uint32_t AddendSets::number_of(const UsedElements& used) {
+  const auto [known, is_new] = numbers_.try_emplace(used, static_cast<uint32_t>(used_.size()));
+  if (is_new) used_.push_back(used);
+  return known->second;
+}
+
+namespace {
+
+/// Elements of a parameter in a range; of what other ranks of the class have in their own places, all.
+UsedElements used_in(const ContentPart& part) {
+  const Content& content = part.content;
+  const auto parameter = static_cast<uint32_t>(content.index);
+  if (content.own || content.local) return {parameter};
+  const auto begin = static_cast<uint64_t>(static_cast<int64_t>(part.offset) + content.shift);
+  return {parameter, begin, begin + part.num_elements};
+}
+
+}  // namespace
+
+Content made_of(const std::vector<ContentParts>& operands, AddendSets& sets) {
+  std::vector<UsedElements> used;
+  Content made{ContentKind::opaque};
+  for (const ContentParts& parts : operands)
+    for (const ContentPart& part : parts) {
+      if (part.content.kind == ContentKind::opaque) made.addends = sets.merged(made.addends, part.content.addends);
+      if (part.content.is_sliced()) used.push_back(used_in(part));
+    }
+  std::ranges::sort(used);
+  AddendSets::Set numbers;
+  for (auto first = used.begin(); first != used.end();) {  // what touches is one
+    UsedElements joined = *first;
+    for (++first; first != used.end() && first->parameter == joined.parameter && first->begin <= joined.end; ++first)
+      joined.end = std::max(joined.end, first->end);
+    numbers.push_back(sets.number_of(joined));
+  }
+  std::ranges::sort(numbers);
+  made.addends = sets.merged(made.addends, sets.id_of(std::move(numbers)));
+  return made;
+}
+
+Content sum_with_made(const Content& a, const Content& b, AddendSets& sets) {
+  const auto used = [&](const Content& content) {
+    if (content.is_sliced()) return sets.id_of({sets.number_of({static_cast<uint32_t>(content.index)})});
     return content.kind == ContentKind::opaque ? content.addends : 0;
   };
-  Content made{ContentKind::opaque};
-  made.addends = sets.merged(parameters(a), parameters(b));
-  return made;
+  Content sum{ContentKind::opaque};
+  sum.addends = sets.merged(used(a), used(b));
+  return sum;
 }
 
 ContentParts ContentMap::read(const Binding& range) {
@@ -194,7 +234,7 @@ std::string whole_text(const Content& content, const Model& model, const std::ve
 std::string content_text(const Content& content, const Model& model, const std::vector<std::string>& names) {
   std::string text = whole_text(content, model, names);
   if (content.micro_batch >= 0) text += concat(" mb=", content.micro_batch);
-  if (content.shift != 0) text += concat(" from element ", content.shift, " on");
+  if (content.shift != 0 && content.has_places()) text += concat(" from element ", content.shift, " on");
   if (content.factor != 1) text += concat(", scaled by ", content.factor);
   return text;
 }

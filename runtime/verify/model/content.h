@@ -15,7 +15,7 @@ namespace tessera::host {
 
 enum class ContentKind : uint8_t {
   unknown,         ///< nothing that an action may need
-  opaque,          ///< a call's result, of the parameters in `addends` (none: unknown): fits all that they need
+  opaque,          ///< a call's result, of the used elements in `addends` (none: unknown): fits their parameters' needs
   zero,            ///< zeros
   kept,            ///< what a persistent buffer had before the program, by its place: `index` names the buffer
   state,           ///< of parameter `index`: its value or, by `role`, a state of the optimizer
@@ -50,7 +50,8 @@ struct Content {
   uint32_t local = 0;   ///< of states: over which these ranks have other elements there
 
   bool operator==(const Content&) const = default;
-  /// Elements have places in it; of the others every element is like the next.
+  /// Elements have places in the model; of the others every element is like the next. What a call has made has places in
+  /// that.
   bool has_places() const { return kind > ContentKind::zero; }
   /// It is of a rank's own tokens: on ranks with others, nothing that an action may need.
   bool is_of_tokens() const {
@@ -89,7 +90,16 @@ void accept_rounding(ContentParts& parts, tsr_dtype dtype);
 /// Appends all of `more`, which begins at `at`.
 void append_at(ContentParts& parts, uint64_t at, const ContentParts& more);
 
-/// Sets of small numbers, each once, by an id: 0 is empty.
+/// Elements of a parameter that a call has used.
+struct UsedElements {
+  static constexpr uint64_t kAll = UINT64_MAX;
+
+  uint32_t parameter = 0;
+  uint64_t begin = 0, end = kAll;
+  auto operator<=>(const UsedElements&) const = default;
+};
+
+/// Sets of small numbers, each once, by an id: 0 is empty. Used elements have such numbers.
 class AddendSets {
  public:
   AddendSets() { sets_.emplace_back(); }
@@ -102,16 +112,22 @@ class AddendSets {
   /// Both together, each once.
   uint32_t merged(uint32_t a, uint32_t b);
   const Set& set(uint32_t id) const { return sets_[id]; }
+  uint32_t number_of(const UsedElements& used);
+  const UsedElements& used(uint32_t number) const { return used_[number]; }
 
  private:
+  std::vector<UsedElements> used_;
+  std::map<UsedElements, uint32_t> numbers_;
   std::vector<Set> sets_;
   std::map<Set, uint32_t> ids_{{{}, 0}};
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> with_, united_;
 };
 inline constexpr uint32_t kTwice = UINT32_MAX;
 
-/// What a strategy's own arithmetic makes of both.
-Content made_of(const Content& a, const Content& b, AddendSets& sets);
+/// What a strategy's own arithmetic makes of these ranges, each as an operand holds it.
+Content made_of(const std::vector<ContentParts>& operands, AddendSets& sets);
+/// What a sum is of which one is what a strategy has made.
+Content sum_with_made(const Content& a, const Content& b, AddendSets& sets);
 
 /// The contents of all elements of a program's buffers.
 class ContentMap {

@@ -57,6 +57,14 @@ struct KeptElements {
   int buffer = -1;    ///< by number; -1: of a gradient
   uint64_t begin = 0, end = 0;
   Origin origin = Origin::named;
+  // Of what a call has made of elements that the model names:
+  uint32_t made_of = 0;  ///< a set of UsedElements
+  int64_t place = 0;     ///< where element 0 is, or would be, in what the call wrote
+
+  /// Whether another rank has them in the same way.
+  bool is_alike(const KeptElements& other) const {
+    return origin == other.origin && made_of == other.made_of && place == other.place;
+  }
 };
 
 /// What kept contents are on this rank.

@@ -43,7 +43,7 @@ ContentKind accumulator_kind(const Buffer& buffer) {
 std::optional<Content> sum_of(const Content& a, const Content& b, AddendSets& sets) {
   if (is_zero(b)) return a;
   if (is_zero(a)) return b;
-  if (a.kind == ContentKind::opaque || b.kind == ContentKind::opaque) return made_of(a, b, sets);
+  if (a.kind == ContentKind::opaque || b.kind == ContentKind::opaque) return sum_with_made(a, b, sets);
   Content sum = a;
   sum.addends = b.addends;
   sum.rounded = b.rounded;
@@ -174,11 +174,10 @@ void RankWalk::elementwise() {
 }
 
 void RankWalk::call() {
-  Content made{ContentKind::opaque};
+  std::vector<ContentParts> operands;
   for (const Binding& binding : action_->bindings)
-    if (binding.mode != TSR_MODE_WRITE)
-      for (const ContentPart& part : homes_.resolve(contents_.read(binding)))
-        made = made_of(made, part.content, context_.sets);
+    if (binding.mode != TSR_MODE_WRITE) operands.push_back(by_element(contents_.read(binding), homes_));
+  const Content made = made_of(operands, context_.sets);
   for (const Binding& binding : action_->bindings)
     if (binding.mode != TSR_MODE_READ) contents_.write(binding, made);
 }

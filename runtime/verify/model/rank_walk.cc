@@ -129,7 +129,9 @@ std::string RankWalk::difference(const Content& seen, const Content& needed) con
 bool RankWalk::is_made_for(const Content& made, const Content& needed) const {
   if (made.kind != ContentKind::opaque) return false;
   if (made.addends == 0 || !needed.is_sliced()) return true;
-  return std::ranges::binary_search(context_.sets.set(made.addends), static_cast<uint32_t>(needed.index));
+  return std::ranges::any_of(context_.sets.set(made.addends), [&](uint32_t number) {
+    return context_.sets.used(number).parameter == static_cast<uint32_t>(needed.index);
+  });
 }
 
 /// Where `held` is not what is wanted; empty where it fits, as what a call has made does if it `may_be_made`.
@@ -244,7 +246,11 @@ void RankWalk::note_kept(int buffer, const ContentParts& held, const ContentPart
                           : part.content.is_mean                   ? Origin::averaged
                                                                    : Origin::named;
     const auto begin = static_cast<uint64_t>(named.shift) + wanted.offset + part.offset;
-    kept_.push_back({named.index, named.role, buffer, begin, begin + part.num_elements, origin});
+    KeptElements kept{named.index, named.role, buffer, begin, begin + part.num_elements, origin};
+    kept.made_of = origin == Origin::made ? part.content.addends : 0;
+    if (kept.made_of != 0)
+      kept.place = part.content.shift + static_cast<int64_t>(part.offset) - static_cast<int64_t>(begin);
+    kept_.push_back(kept);
   }
 }
 

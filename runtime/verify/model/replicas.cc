@@ -4,6 +4,9 @@
 //
 //     the model: wte.weight is averaged on rank 0 and not on rank 2, which keeps the same elements
 //
+// Calls are alike that use the same elements of parameters and leave them in the same places: a strategy that copies
+// another part of a gradient on each rank, and lets a call work on it, has other bits on each.
+//
 // Replicas are ranks at the same coordinates of the axes that let parameters diverge and, of a part of a parameter, of
 // those that split tensors; slices have other elements. Cost: n log n in what is kept, where anything is averaged or
 // made.
@@ -11,11 +14,11 @@
 #include "verify/model/replicas.h"
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <string_view>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "base/concat.h"
 #include "verify/model/rank_walk.h"
@@ -44,18 +47,37 @@ Coordinates place_of(const RankWalk& walk, int parameter) {
   return place;
 }
 
-/// Of ranges over the same parameter: the first two that overlap and have other origins.
+/// Of ranges over the same parameter: the first two that overlap and are not alike.
 std::optional<std::pair<OfRank, OfRank>> first_difference(std::vector<OfRank> ranges) {
   std::ranges::stable_sort(ranges, {}, [](const OfRank& r) { return r.elements.begin; });
-  std::array<const OfRank*, 3> last{};  // by origin: the range that reaches furthest
+  std::vector<const OfRank*> furthest;  // of those that are alike: the range that reaches furthest
   for (const OfRank& range : ranges) {
-    const auto own = static_cast<size_t>(range.elements.origin);
-    for (size_t origin = 0; origin < last.size(); ++origin)
-      if (origin != own && last[origin] && last[origin]->elements.end > range.elements.begin)
-        return std::pair(*last[origin], range);
-    if (!last[own] || last[own]->elements.end < range.elements.end) last[own] = &range;
+    const OfRank** own = nullptr;
+    for (const OfRank*& other : furthest) {
+      if (other->elements.is_alike(range.elements))
+        own = &other;
+      else if (other->elements.end > range.elements.begin)
+        return std::pair(*other, range);
+    }
+    if (!own)
+      furthest.push_back(&range);
+    else if ((*own)->elements.end < range.elements.end)
+      *own = &range;
   }
   return std::nullopt;
+}
+
+std::string difference(const OfRank& special, const OfRank& other) {
+  Content content{ContentKind::state};
+  content.index = special.elements.parameter;
+  content.role = special.elements.role;
+  const std::string start =
+      concat(special.walk->text(content), " is ", word(special.elements.origin), " on rank ", special.walk->rank());
+  if (special.elements.origin == Origin::made && other.elements.origin == Origin::made)
+    return concat(start, " and on rank ", other.walk->rank(), ", which keeps the same elements, of other operands",
+                  ": their bits would differ; give calls the same elements on all ranks");
+  return concat(start, " and not on rank ", other.walk->rank(),
+                ", which keeps the same elements: their bits would differ");
 }
 
 }  // namespace
@@ -72,13 +94,7 @@ void compare_replicas(const std::map<int, RankWalk>& walks, WalkContext& context
     auto found = first_difference(std::move(ranges));
     if (!found) continue;
     if (found->first.elements.origin == Origin::named) std::swap(found->first, found->second);
-    const auto& [special, other] = *found;
-    Content content{ContentKind::state};
-    content.index = special.elements.parameter;
-    content.role = special.elements.role;
-    const std::string text =
-        concat(special.walk->text(content), " is ", word(special.elements.origin), " on rank ", special.walk->rank(),
-               " and not on rank ", other.walk->rank(), ", which keeps the same elements: their bits would differ");
+    const std::string text = difference(found->first, found->second);
     context.add(text, text);
   }
 }

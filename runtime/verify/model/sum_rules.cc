@@ -189,7 +189,7 @@ ContentParts CollectiveSum::combined(const Member& taker, const ContentParts& a,
 }
 
 Content CollectiveSum::combined(const Member& taker, const Content& a, const Content& b, bool of_stages) const {
-  if (a.kind == ContentKind::opaque || b.kind == ContentKind::opaque) return made_of(a, b, ranks_.sets);
+  if (a.kind == ContentKind::opaque || b.kind == ContentKind::opaque) return sum_with_made(a, b, ranks_.sets);
   if (is_mean(taker, a) && is_mean(taker, b)) {
     Content mean = a;
     mean.factor = b.factor;

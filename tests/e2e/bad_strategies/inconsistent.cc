@@ -25,7 +25,7 @@ class Inconsistent final : public tessera::Strategy {
   void layout(const tessera::ProgramView& view, const tessera::LayoutSink& sink) const override {
     ddp_.layout(view, sink);
     const bool is_other =
-        (fault_ == "layout" && is_rank_1()) || (fault_ == "own-layout" && view.axis().coordinate == 1);
+        (fault_ == "layout" && is_rank_1()) || (fault_.ends_with("-layout") && view.axis().coordinate == 1);
     if (!is_other) return;
     static constexpr int32_t kOne[] = {1};
     tsr_layout_entry entry{};
@@ -76,7 +76,7 @@ class Inconsistent final : public tessera::Strategy {
 
 constexpr tsr_option kOptions[] = {
     tessera::float_option("bucket-mb", "25", 1e-6, 65536, "as ddp's"),
-    tessera::string_option("fault", "homes", "homes|layout|own-layout|pieces|later-pieces|later-roles",
+    tessera::string_option("fault", "homes", "homes|layout|own-layout|hidden-layout|pieces|later-pieces|later-roles",
                            "what differs")};
 constexpr tsr_descriptor kDescriptor = tessera::descriptor(
     "inconsistent", TSR_KIND_STRATEGY, "org.tessera.tests.inconsistent", "1", "says otherwise on one rank", kOptions);
