@@ -28,6 +28,8 @@ if(NOT TESSERA_CUDA STREQUAL OFF AND NOT TESSERA_SANITIZE)
   else()
     tessera_left_out("CUDA: nvcc was not found; cuda-device and nccl-comm are left out")
   endif()
+elseif(TESSERA_COMPLETE AND NOT TESSERA_SANITIZE)
+  tessera_left_out("CUDA: TESSERA_CUDA is OFF, so cuda-device and nccl-comm are left out")
 endif()
 
 if(TESSERA_HAS_CUDA)

@@ -31,7 +31,8 @@ constexpr int64_t kPollMs = 10;
 /// A CUDA stream blocks the issuing thread after about this many pending launches, and a blocked thread cannot notice
 /// that the action that another waits for has failed.
 constexpr size_t kMaxPendingLaunches = 1000;
-/// More than any action makes: a loss in chunks some 40, attention in parts as many.
+/// Far more than actions make on average: most make a few, a loss some six for each chunk of logits (40 at GPT-2's size
+/// and a batch of 32), attention in parts as many. The host cannot count them.
 constexpr size_t kMaxLaunchesOfAction = 60;
 /// Maximum number of actions that are issued after one that waits at an unsignaled semaphore.
 constexpr size_t kMaxAfterWait = kMaxPendingLaunches / kMaxLaunchesOfAction;

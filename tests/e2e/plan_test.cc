@@ -69,6 +69,16 @@ TEST(Plan, SaysWhatItProvedOfAllRanks) {
                           "the waits form no cycle", "each trained element is updated once, after one clip"});
 }
 
+#ifndef TESSERA_IS_SANITIZED  // with one it takes minutes
+// In 3 s of processor time: what compares each rank with each other would take longer than a test waits.
+TEST(Plan, ProvesALargeModelOverAThousandRanks) {
+  const CommandResult result =
+      run_command(tessera({"plan", "--model=gpt2_xl", "--nproc=1024", "--strategy=fsdp", "--verify"}));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  expect_all(result.out, {"proved for 1024 ranks (1 class of equal programs)"});
+}
+#endif
+
 // A sum of three ranks is one: of gradients, losses, squares, and of losses in an evaluation. Values of 7 units are
 // broadcast.
 TEST(Plan, CountsACollectiveOnce) {

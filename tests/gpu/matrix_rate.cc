@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <random>
 #include <vector>
@@ -17,13 +18,11 @@ namespace tessera::testing {
 using namespace host;
 namespace {
 
-constexpr int64_t kExtent = 8192;
-constexpr uint64_t kElements = kExtent * kExtent;
 constexpr int kProducts = 10;
 constexpr int64_t kTimeoutMs = 60'000;
 
 /// A linear layer without a bias: N x in times in x out.
-tsr_op product() {
+tsr_op product(int64_t extent) {
   tsr_op op{};
   op.struct_size = sizeof op;
   op.kind = TSR_OP_LINEAR;
@@ -31,7 +30,7 @@ tsr_op product() {
   op.dtype = TSR_BF16;
   op.gradient_dtype = TSR_F32;
   op.dims[TSR_DIM_BATCH] = 1;
-  op.dims[TSR_DIM_SEQ] = op.dims[TSR_DIM_IN] = op.dims[TSR_DIM_OUT] = kExtent;
+  op.dims[TSR_DIM_SEQ] = op.dims[TSR_DIM_IN] = op.dims[TSR_DIM_OUT] = extent;
   return op;
 }
 
@@ -46,14 +45,14 @@ void fill_with_noise(const Device& device, tsr_stream* stream, void* to, uint64_
 
 }  // namespace
 
-double measure_matrix_rate(const std::string& path) {
+double measure_matrix_rate(const std::string& path, int64_t extent) {
   const Log log(LogLevel::warning);
   const LoadedPlugin plugin = load_plugin(path, log);
   const HostServices host(log);
   const PluginOptions options(plugin, "", {});
   const Device device({.api = plugin.device(), .options = options.values(), .host = host.of(plugin)});
   const StreamHandle stream = make_stream(device, "compute");
-  const tsr_op op = product();
+  const tsr_op op = product(extent);
   const std::vector<tsr_slot_spec> slots = describe(device.api(), op);
   std::vector<Arena> operands;
   std::vector<void*> pointers;
@@ -70,7 +69,7 @@ double measure_matrix_rate(const std::string& path) {
       call(device.api().launch, kernel.get(), stream.get(), pointers.data(), pointers.size());
     call(device.api().stream_synchronize, stream.get(), kTimeoutMs);
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    const double operations = 2.0 * kExtent * static_cast<double>(kElements) * kProducts;
+    const double operations = 2 * std::pow(static_cast<double>(extent), 3) * kProducts;
     if (group > 0) rates.push_back(operations / seconds.count() / 1e12);
   }
   std::ranges::sort(rates);

@@ -93,6 +93,7 @@ void expect_trajectory(const RunResult& run, Tolerance tolerance, int num_data_r
 TEST_F(DeviceTraining, Float32FollowsTheTrajectory) {
   const RunResult run = run_on_device({});
   expect_trajectory(run, kFloat32);
+  if (!variable("TESSERA_TEST_STEPS").empty()) return;  // the weights are those after all steps
   for (const auto& [name, norm] : golden_trajectory().final_weight_norm) {
     double squares = 0;
     for (const float value : run.parameters.at(name))

@@ -32,7 +32,7 @@ TEST(InPlace, ScatterAndGatherAreASum) {
         const std::vector<std::string> job = with(job_flags(), {every});
         const auto in_place = with(job, {"--strategy=in-place", kPluginDir});
         const RunResult ddp = run_local(job, num_ranks);
-        EXPECT_LT(ddp.steps.back().loss, ddp.steps.front().loss);
+        EXPECT_GT(ddp.steps.front().grad_norm, 0.1);
         EXPECT_EQ(first_difference(ddp, run_local(in_place, num_ranks, comm)), "") << num_ranks << comm << every;
       }
 }
