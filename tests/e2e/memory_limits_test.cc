@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
 #include <sstream>
 
 #include "e2e/cli.h"
@@ -146,6 +147,29 @@ TEST(DeviceMemory, WhatAPolicyRefusesIsOfferedToo) {
     return;
   }
   FAIL() << "the policy refuses no limit";
+}
+
+// It has every option of every plugin, with empty values among them, which no command line can give.
+TEST(DeviceMemory, OfAResolvedConfigurationIsOfferedWhatFits) {
+  const TempFolder folder;
+  const CommandResult printed =
+      run_command(train({"--nproc=2", "--strategy=fsdp", "--comm=gloo", "--fsdp.prefetch=2", "--print-config"}));
+  ASSERT_EQ(printed.exit_code, 0) << printed.err;
+  ASSERT_NE(printed.out.find(R"("gloo.interface": "")"), std::string::npos) << printed.out;
+  const std::string file = folder.path("config.json");
+  std::ofstream(file) << printed.out;
+  const auto planned = [&](const Flags& more) {
+    return run_command(tessera(Flags{"plan", "--config", file, "--json"} + more));
+  };
+  const uint64_t needed = json::parse(planned({}).out)["arena_bytes"];
+  const CommandResult refused = planned({"--device-memory=" + std::to_string(needed * 8 / 10)});
+  EXPECT_EQ(refused.exit_code, 1) << refused.err;
+  const json report = json::parse(refused.out), offers = report["shortfall"]["would_fit"];
+  ASSERT_FALSE(offers.empty()) << refused.err;
+  const std::string command = offers[0]["command"];
+  EXPECT_NE(command.find(" --fsdp.prefetch=2"), std::string::npos) << command;
+  for (const char* at_default : {"--gloo.", "--fsdp.wrap"})
+    EXPECT_EQ(command.find(at_default), std::string::npos) << command;
 }
 
 TEST(DeviceMemory, AUnitThatDoesNotFitAloneIsNamed) {

@@ -5,6 +5,8 @@
 #include "plan/advice/change.h"
 
 #include <algorithm>
+#include <span>
+#include <string_view>
 
 #include "base/concat.h"
 #include "checkpoint/held_state.h"
@@ -42,6 +44,27 @@ void drop_strategy_options(ParsedFlags& flags, const Job& job) {
   std::erase_if(flags.plugin_flags, [&](const PluginFlag& flag) {
     return flag.name.starts_with(axis.name + "." + axis.strategy + ".") ||
            (!is_used_elsewhere && flag.name.starts_with(axis.strategy + "."));
+  });
+}
+
+bool is_default(const PluginFlag& flag, std::span<const PluginUse> uses) {
+  const std::string_view name = std::string_view(flag.name).substr(flag.name.rfind('.') + 1);
+  return std::ranges::any_of(uses, [&](const PluginUse& use) {
+    const auto option = std::ranges::find(use.plugin->options, name, &PluginOption::name);
+    return is_option_of(flag, use) && option->default_value == flag.value;
+  });
+}
+
+/// A resolved configuration has every option. Those with their defaults make a command line long, and an empty value
+/// cannot be given on it.
+void drop_defaults_of_file(ParsedFlags& flags, const Job& job) {
+  const auto uses = uses_of(job.plugins, job.axes);
+  const std::vector<PluginFlag> all = flags.plugin_flags;
+  std::erase_if(flags.plugin_flags, [&](const PluginFlag& flag) {
+    // The option of one axis, at its default, wins over that of all axes.
+    const bool wins =
+        std::ranges::any_of(all, [&](const PluginFlag& one) { return flag.name.ends_with("." + one.name); });
+    return !flag.file.empty() && !wins && is_default(flag, uses);
   });
 }
 
@@ -93,6 +116,7 @@ std::optional<TriedChange> try_change(const Job& job, const Change& change) {
     ParsedFlags flags;
     flags.config = job.config;
     flags.plugin_flags = job.plugin_flags;
+    drop_defaults_of_file(flags, job);
     flags.config.nproc = job.config.mesh.empty() ? job.mesh.num_ranks() : 0;
     for (const Setting& setting : change)
       set(flags, setting);
