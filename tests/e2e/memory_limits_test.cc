@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <regex>
 #include <sstream>
 
 #include "e2e/cli.h"
@@ -198,6 +199,12 @@ TEST(HostMemory, OfWhatLeavesIsLimited) {
   EXPECT_TRUE(has(offers, "--optimizer-state.to=file --offload-dir /var/tmp")) << joined(offers);
   const CommandResult refused = plan(job + Flags{limit});
   EXPECT_EQ(json::parse(refused.out)["shortfall"]["memory"], "host");
+  const CommandResult text =
+      run_command(tessera(Flags{"plan", "--model", golden(), "--seq-len=64"} + job + Flags{limit}));
+  const std::string answer = text.out.substr(0, text.out.find('\n'));
+  EXPECT_TRUE(
+      std::regex_match(answer, std::regex("does not fit: a rank needs .*iB of device memory and .*iB of host memory")))
+      << answer;
   for (const char* part : {"the run does not fit --host-memory ", ": rank 0 needs ", " (optimizer ", "what would fit:"})
     EXPECT_NE(refused.err.find(part), std::string::npos) << part << " is missing in " << refused.err;
 }
