@@ -36,7 +36,7 @@ TEST(FirstRun, EndsWithASampleAndTheCommandToGoOn) {
   const CommandResult second = first_run({"--resume", save, "--steps=8", "--batch-size=1", "--eval-batches=1"});
   EXPECT_EQ(second.exit_code, 0) << second.err;
   expect_part(second.err, "resumed from " + save + "/step-00000004");
-  expect_part(second.err, "done: 8 steps");
+  expect_part(second.err, "done: 8 steps, 4 of them in this run\n");
   expect_part(second.err, "to go on: ./dev train --batch-size=1 --eval-batches=1 --resume " + save + " --steps 16\n");
 }
 
