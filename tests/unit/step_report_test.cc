@@ -110,6 +110,8 @@ TEST(Table, AlignsWhatHasAValue) {
             "run\n  a                1\n  long             2");
   EXPECT_EQ(table("run", {{"a", "one two three four five six"}}, 39),
             "run\n  a                one two three four\n" + std::string(19, ' ') + "five six");
+  EXPECT_EQ(table("run", {{"time", "0.9 s: preparing 0.2 s, steps 0.6 s"}}, 40),
+            "run\n  time             0.9 s: preparing\n" + std::string(19, ' ') + "0.2 s, steps 0.6 s");
 }
 
 TEST(Bar, IsAsLongAsItsColumns) {
