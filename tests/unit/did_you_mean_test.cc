@@ -47,7 +47,6 @@ TEST(SuggestFlag, NamesFlagsThatTheCommandHas) {
   EXPECT_EQ(suggest_flag("val-data", of_train), "; use --eval-data");
   EXPECT_EQ(suggest_flag("checkpoint", of_train), "; use --save");
   EXPECT_EQ(suggest_flag("tensor-model-parallel-size", of_train), "; use --mesh tp=N with --strategy tp=tensor");
-  EXPECT_EQ(suggest_flag("fsdp", of_train), "; use --strategy fsdp");
   EXPECT_EQ(suggest_sectioned_flag("job.config-file", of_train), "; use --config");
   const std::vector<std::string> of_eval = {"data", "model"};
   EXPECT_EQ(suggest_flag("val-data", of_eval), "; use --data");

@@ -97,8 +97,6 @@ constexpr ForeignFlag kForeignFlags[] = {
     {"backend", "--comm"},
     {"dist-backend", "--comm"},
     {"distributed-backend", "--comm"},
-    {"ddp", "--strategy ddp"},
-    {"fsdp", "--strategy fsdp"},
     {"zero", "--strategy"},
     {"zero-stage", "--strategy"},
     {"deepspeed", "--strategy"},
