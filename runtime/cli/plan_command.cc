@@ -127,6 +127,7 @@ int plan_job(const ParsedFlags& flags) {
     shortfall = report.shortfall;
   }
   if (!shortfall) return 0;
+  std::cout.flush();  // the answer comes first, and what would fit stays on the screen
   print_error(shortfall_text(*shortfall));
   return 1;
 }
