@@ -75,7 +75,8 @@ TEST_P(ProfileOver, HoldsEveryActionOfEveryRank) {
   drawn.insert(drawn.end(), {"--svg", svg});
   const CommandResult compared = run_command(tessera(drawn));
   EXPECT_EQ(compared.exit_code, 0) << compared.err;
-  expect_all(compared.out, {"predicted", "measured in steps 2 to 3", "reduce_scatter", "compute idle"});
+  expect_all(compared.out, {"predicted by rates", "  (a rough estimate: ", "measured in steps 2 to 3", "reduce_scatter",
+                            "compute idle"});
   expect_all(file_bytes(svg), {"run: forward", "of the run", "in the run for"});
   plan.push_back("--grad-accum=2");
   const CommandResult other = run_command(tessera(plan));
