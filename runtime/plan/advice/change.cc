@@ -33,6 +33,8 @@ void set(ParsedFlags& flags, const Setting& setting) {
   // --nproc and --mesh exclude each other.
   if (setting.flag == "nproc") flags.config.mesh.clear();
   if (setting.flag == "mesh") flags.config.nproc = 0;
+  // --host-memory is refused where nothing needs any.
+  if (setting.flag == "save-async" && flags.config.offload.empty()) flags.config.host_memory = 0;
   flag->read(flags.config, setting.value);
 }
 
@@ -82,9 +84,14 @@ Change operator+(Change a, const Change& b) {
 }
 
 std::string text_of(const Change& change) {
+  const auto is_switch = [](const Setting& setting) {
+    const auto flag = std::ranges::find(train_flags(), setting.flag, &Flag::name);
+    return flag != train_flags().end() && flag->value.empty();
+  };
   std::string text;
   for (const Setting& setting : change)
-    text += concat(text.empty() ? "" : " ", "--", setting.flag, setting.is_option() ? "=" : " ", setting.value);
+    text += concat(text.empty() ? "" : " ", "--", setting.flag, setting.is_option() || is_switch(setting) ? "=" : " ",
+                   setting.value);
   return text;
 }
 
