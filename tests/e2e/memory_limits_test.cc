@@ -162,15 +162,18 @@ TEST(DeviceMemory, OfAResolvedConfigurationIsOfferedWhatFits) {
   const auto planned = [&](const Flags& more) {
     return run_command(tessera(Flags{"plan", "--config", file, "--json"} + more));
   };
-  const uint64_t needed = json::parse(planned({}).out)["arena_bytes"];
-  const CommandResult refused = planned({"--device-memory=" + std::to_string(needed * 8 / 10)});
-  EXPECT_EQ(refused.exit_code, 1) << refused.err;
-  const json report = json::parse(refused.out), offers = report["shortfall"]["would_fit"];
-  ASSERT_FALSE(offers.empty()) << refused.err;
-  const std::string command = offers[0]["command"];
-  EXPECT_NE(command.find(" --fsdp.prefetch=2"), std::string::npos) << command;
-  for (const char* at_default : {"--gloo.", "--fsdp.wrap"})
-    EXPECT_EQ(command.find(at_default), std::string::npos) << command;
+  // One rank loads no communicator.
+  for (const Flags& ranks : {Flags{}, Flags{"--nproc=1"}}) {
+    const uint64_t needed = json::parse(planned(ranks).out)["arena_bytes"];
+    const CommandResult refused = planned(ranks + Flags{"--device-memory=" + std::to_string(needed * 8 / 10)});
+    EXPECT_EQ(refused.exit_code, 1) << refused.err;
+    const json report = json::parse(refused.out), offers = report["shortfall"]["would_fit"];
+    ASSERT_FALSE(offers.empty()) << refused.err;
+    const std::string command = offers[0]["command"];
+    EXPECT_NE(command.find(" --fsdp.prefetch=2"), std::string::npos) << command;
+    for (const char* at_default : {"--gloo.interface", "--fsdp.wrap"})
+      EXPECT_EQ(command.find(at_default), std::string::npos) << command;
+  }
 }
 
 TEST(DeviceMemory, AUnitThatDoesNotFitAloneIsNamed) {

@@ -57,16 +57,17 @@ bool is_default(const PluginFlag& flag, std::span<const PluginUse> uses) {
   });
 }
 
-/// A resolved configuration has every option. Those with their defaults make a command line long, and an empty value
+/// A resolved configuration has every option. Those at their defaults make a command line long, and an empty value
 /// cannot be given on it.
 void drop_defaults_of_file(ParsedFlags& flags, const Job& job) {
   const auto uses = uses_of(job.plugins, job.axes);
   const std::vector<PluginFlag> all = flags.plugin_flags;
+  // That of one axis, at its default, overrides that of all axes.
+  const auto overrides_another = [&](const PluginFlag& flag) {
+    return std::ranges::any_of(all, [&](const PluginFlag& one) { return flag.name.ends_with("." + one.name); });
+  };
   std::erase_if(flags.plugin_flags, [&](const PluginFlag& flag) {
-    // The option of one axis, at its default, wins over that of all axes.
-    const bool wins =
-        std::ranges::any_of(all, [&](const PluginFlag& one) { return flag.name.ends_with("." + one.name); });
-    return !flag.file.empty() && !wins && is_default(flag, uses);
+    return !flag.file.empty() && (flag.value.empty() || (is_default(flag, uses) && !overrides_another(flag)));
   });
 }
 
