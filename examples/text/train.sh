@@ -15,6 +15,13 @@ defaults=(--model ${here}examples/char --data ${here}examples/text/train.txt --d
 
 say() { if [ -t 2 ] && [ -z "${NO_COLOR:-}" ]; then printf '\033[1m%s\033[0m\n' "$*" >&2; else printf '%s\n' "$*" >&2; fi; }
 
+# shown WORDS...: as a shell reads them back, where one has a blank.
+shown() {
+  local line
+  printf -v line '%q ' "$@"
+  echo "${line% }"
+}
+
 # value_of FLAG WORDS...: the value of FLAG in WORDS; empty if they do not have it.
 value_of() {
   local flag=$1 word
@@ -46,19 +53,29 @@ for ((i = 0; i < ${#defaults[@]}; i += 2)); do
   flags+=("$flag" "$value")
 done
 flags+=("$@")
-say "tessera train ${flags[*]}"
+say "tessera train $(shown "${flags[@]}")"
 "$tessera" train "${flags[@]}"
 
 for word in "$@"; do
-  if [ "$word" = --help ] || [ "$word" = -h ]; then exit; fi
+  case ${word//_/-} in --help | -h | --print-config) exit ;; esac  # nothing was trained
 done
 save=$(value_of --save "${flags[@]}")
 if ! given --model; then
   prompt=()
   if ! given --data; then prompt=(--prompt 'ROMEO:'); fi
   sample=(generate "$save" "${prompt[@]}" --max-tokens 300 --temperature 0.8)
-  say "tessera ${sample[*]}"
+  say "tessera $(shown "${sample[@]}")"
   "$tessera" "${sample[@]}"
 fi
 steps=$(value_of --steps "${flags[@]}")
-say "to go on: ./dev train --resume $save --steps $((2 * steps))"
+# The flags that were given, but for those that the next run has otherwise.
+again=()
+while [ $# -gt 0 ]; do
+  case ${1//_/-} in
+    --resume | --save | --steps) if [ $# -gt 1 ]; then shift; fi ;;
+    --resume=* | --save=* | --steps=*) ;;
+    *) again+=("$1") ;;
+  esac
+  shift
+done
+say "to go on: ./dev train $(shown "${again[@]}" --resume "$save" --steps $((2 * steps)))"

@@ -19,9 +19,15 @@ namespace {
 constexpr std::chrono::milliseconds kLongestInterval = std::chrono::minutes(1);
 /// Work shorter than this would only flicker.
 constexpr std::chrono::milliseconds kFirstDrawing{200}, kNextDrawing{100};
-constexpr int kBarColumns = 20;
+constexpr int kMinBar = 4, kMaxBar = 20;
 
 }  // namespace
+
+std::string line_with_bar(double fraction, const std::string& text, int num_columns) {
+  const int room = num_columns - num_columns_of(text) - 1;
+  if (room < kMinBar) return text;
+  return concat(progress_bar(fraction, std::min(room, kMaxBar), standard_error()), " ", text);
+}
 
 Progress::Progress(const Log& log, std::string what, std::chrono::milliseconds interval)
     : log_(log), what_(std::move(what)), interval_(interval) {
@@ -72,7 +78,7 @@ void Progress::draw_until_stopped(std::unique_lock<std::mutex>& lock) {
        next += kNextDrawing) {
     const uint64_t done = done_, total = total_;
     const double fraction = static_cast<double>(done) / static_cast<double>(std::max<uint64_t>(1, total));
-    log_.set_status(total > 1 ? concat(progress_bar(fraction, kBarColumns, standard_error()), " ", line()) : line());
+    log_.set_status(total > 1 ? line_with_bar(fraction, line(), terminal_columns() - 1) : line());
     is_drawn = true;
   }
   if (is_drawn) log_.set_status("");

@@ -13,6 +13,9 @@
 
 namespace tessera::host {
 
+/// `text` after a bar, which is as long as `num_columns` leave room for, and left out where that is little.
+std::string line_with_bar(double fraction, const std::string& text, int num_columns);
+
 /// Logs what is being done and how far it is: "planning 64 ranks: 12 of 64, placing buffers, 4.0 s so far"; first after
 /// `interval`, then less and less often, down to once a minute. Shorter work logs nothing. On a terminal it is the
 /// status line instead (Log::set_status), from a fifth of a second on, with a bar. Lines have level info. A thread

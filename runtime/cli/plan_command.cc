@@ -11,6 +11,7 @@
 #include <iostream>
 #include <optional>
 
+#include "base/concat.h"
 #include "base/log.h"
 #include "cli/commands.h"
 #include "cli/flags_help_text.h"
@@ -75,8 +76,9 @@ void compare(const JobPlan& planned, const StepCost& cost, const Trace& measured
   const TraceSummary traced = summarize(measured);
   as_usage([&] { check_same_program(predicted, traced, path); });
   std::cout << "predicted " << cost.source() << '\n'
-            << "measured in steps " << traced.first_step << " to " << traced.last_step << " of "
-            << printable(measured.job) << ", in " << path << "\n\n"
+            << (cost.caveat().empty() ? "" : concat("  (", cost.caveat(), ")\n")) << "measured in steps "
+            << traced.first_step << " to " << traced.last_step << " of " << printable(measured.job) << ", in " << path
+            << "\n\n"
             << comparison_text(predicted, traced);
 }
 
@@ -127,6 +129,7 @@ int plan_job(const ParsedFlags& flags) {
     shortfall = report.shortfall;
   }
   if (!shortfall) return 0;
+  std::cout.flush();  // the answer comes first, and what would fit stays on the screen
   print_error(shortfall_text(*shortfall));
   return 1;
 }

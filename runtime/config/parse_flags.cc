@@ -23,9 +23,11 @@
 #include "config/checkpoint_flags.h"
 #include "config/flag_table.h"
 #include "config/help/did_you_mean.h"
+#include "config/settings/settings_file.h"
 #include "config/settings/take_settings.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
+#include "tessera/error.hpp"
 
 namespace tessera::host {
 namespace {
@@ -94,16 +96,31 @@ Description describe_all(FlagSet set, ParsedFlags& parsed) {
   return description;
 }
 
-/// Reads what the help of plugins' options needs. A wrong name is not an error here.
-void read_plugin_names(const po::parsed_options& options, TrainConfig& config) {
+void read_plugin_name(const std::string& name, const std::vector<std::string>& values, TrainConfig& config) {
   constexpr std::string_view kNames[] = {"strategy", "comm", "device", "offload", "plugin-dir"};
-  for (const po::option& option : options.options) {
-    if (std::ranges::find(kNames, option.string_key) == std::end(kNames) || option.value.empty()) continue;
-    try {
-      std::ranges::find(train_flags(), option.string_key, &Flag::name)->read(config, option.value[0]);
-    } catch (const UsageError&) {
-    }
+  if (std::ranges::find(kNames, name) == std::end(kNames) || values.empty()) return;
+  try {
+    std::ranges::find(train_flags(), name, &Flag::name)->read(config, values[0]);
+  } catch (const UsageError&) {
   }
+}
+
+std::vector<FileSetting> settings_of(const std::string& path) {
+  try {
+    return read_settings(path);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+/// Reads what the help of plugins' options needs, also from --config. What is wrong is not an error here.
+void read_plugin_names(const po::parsed_options& options, TrainConfig& config) {
+  for (const po::option& option : options.options)
+    if (option.string_key == "config" && !option.value.empty())
+      for (const FileSetting& setting : settings_of(option.value[0]))
+        read_plugin_name(setting.key, setting.values, config);
+  for (const po::option& option : options.options)
+    read_plugin_name(option.string_key, option.value, config);
 }
 
 std::string with_dashes(std::string argument) {

@@ -31,18 +31,6 @@ std::vector<LoadedPlugin> left_out_plugins(const JobPlugins& plugins, const Trai
   return left_out;
 }
 
-/// The job's plugins, with the axes of its strategies.
-std::vector<PluginUse> uses_of(const JobPlugins& plugins, const std::vector<MeshAxis>& axes) {
-  std::vector<PluginUse> uses{{&plugins.device, ""}};
-  if (plugins.cpu.path != plugins.device.path) uses.push_back({&plugins.cpu, ""});
-  if (plugins.communicator) uses.push_back({&*plugins.communicator, ""});
-  for (size_t i = 0; i < axes.size(); ++i)
-    if (plugins.strategies[i]) uses.push_back({&*plugins.strategies[i], axes[i].name});
-  for (const LoadedPlugin& policy : plugins.offload)
-    uses.push_back({&policy, ""});
-  return uses;
-}
-
 /// Refuses flags that no plugin has, or two.
 void check_flags(const JobPlugins& plugins, const TrainConfig& config, const std::vector<MeshAxis>& axes,
                  const std::vector<PluginFlag>& flags, const Log& log) {
@@ -101,6 +89,17 @@ JobPlugins load_plugins(const TrainConfig& config, const std::vector<MeshAxis>& 
                                      : std::optional(load_plugin(PluginKind::strategy, axis.strategy, folders, log)));
   plugins.offload = load_policies(config, folders, log);
   return plugins;
+}
+
+std::vector<PluginUse> uses_of(const JobPlugins& plugins, const std::vector<MeshAxis>& axes) {
+  std::vector<PluginUse> uses{{&plugins.device, ""}};
+  if (plugins.cpu.path != plugins.device.path) uses.push_back({&plugins.cpu, ""});
+  if (plugins.communicator) uses.push_back({&*plugins.communicator, ""});
+  for (size_t i = 0; i < axes.size(); ++i)
+    if (plugins.strategies[i]) uses.push_back({&*plugins.strategies[i], axes[i].name});
+  for (const LoadedPlugin& policy : plugins.offload)
+    uses.push_back({&policy, ""});
+  return uses;
 }
 
 JobOptions resolve_options(const JobPlugins& plugins, const TrainConfig& config, const std::vector<MeshAxis>& axes,

@@ -36,6 +36,9 @@ struct JobOptions {
 JobPlugins load_plugins(const TrainConfig& config, const std::vector<MeshAxis>& axes,
                         const std::vector<PluginFlag>& flags, const Log& log);
 
+/// The plugins with the axes of the strategies among them.
+std::vector<PluginUse> uses_of(const JobPlugins& plugins, const std::vector<MeshAxis>& axes);
+
 /// Resolves the options from `flags`. Throws UsageError for a flag that no plugin has and for an invalid value. On one
 /// rank, options of plugins that only several ranks load are checked too, and logged as having no effect.
 JobOptions resolve_options(const JobPlugins& plugins, const TrainConfig& config, const std::vector<MeshAxis>& axes,

@@ -55,9 +55,12 @@ std::string verdict_line(const PlanReport& r) {
     return concat("a rank needs ", r.num_ranks > 1 ? "up to " : "", human_bytes(num_bytes));
   };
   const std::string need = needs(v.most_bytes);
-  if (r.shortfall)
-    return concat("does not fit: ", need, " of device memory",
-                  r.shortfall->memory == TSR_MEMORY_DEVICE ? "" : " and too much host memory", "\n");
+  if (r.shortfall) {
+    const std::string host = r.shortfall->memory == TSR_MEMORY_HOST
+                                 ? concat(" and ", human_bytes(r.shortfall->arena_bytes), " of host memory")
+                                 : "";
+    return concat("does not fit: ", need, " of device memory", host, "\n");
+  }
   if (v.limit_bytes) return concat("fits: ", need, " of the ", human_bytes(v.limit_bytes), " of --device-memory\n");
   if (v.machine_bytes == 0)
     return concat(need, " of device memory; give --device-memory SIZE to see whether that fits\n");

@@ -97,7 +97,7 @@ const LoadedPlugin* plugin_of(const PluginFlag& flag, std::span<const PluginUse>
 
 /// Other tools also have flags with dots, such as --training.steps.
 void refuse_flag_of_another_tool(const PluginFlag& flag) {
-  std::vector<std::string> known;
+  std::vector<std::string> known = {"config"};
   for (const Flag& one : train_flags())
     known.emplace_back(one.name);
   const std::string hint = suggest_sectioned_flag(flag.name, known);

@@ -93,6 +93,7 @@ class TrainLoop {
       if (!is_last()) save_if_due();
     }
     report_.end();
+    end.steps_before = first;
     end.last_step = state_.step;
     parts_.profiler.end();
     if (end.why_stopped.empty())

@@ -173,11 +173,19 @@ TEST(AsyncSaveRun, TheCopyCountsAsHostMemory) {
   enough.push_back("--host-memory=1500KiB");
   Flags planned = train(little);
   planned.at(1) = "plan";
-  for (const Flags& words : {train(little), planned})
+  for (const Flags& words : {train(little), planned}) {
+    const CommandResult refused = run_command(words);
+    const std::string before = "raise --host-memory, or leave --save-async out:\n    tessera ";
     expect_message(
-        run_command(words), 1,
+        refused, 1,
         {"the run does not fit --host-memory 1000.0 KiB: rank 0 needs 1.4 MiB, 1.4 MiB of it for the copy of "
-         "its state that --save-async writes; raise --host-memory, or leave --save-async out"});
+         "its state that --save-async writes; " +
+         before + "train "});
+    std::string offered = refused.err.substr(refused.err.find(before) + before.size());
+    offered = tessera_program() + " " + offered.substr(0, offered.find('\n'));
+    expect_message(run_command({"/bin/sh", "-c", offered}), 0, {"done: 1 step"});
+    std::filesystem::remove_all(folder.path("run"));
+  }
   EXPECT_EQ(run_command(train(enough)).exit_code, 0);
   expect_message(run_command(train({"--steps=1", "--save-async", "--save=" + folder.path("stages"), "--mesh=pp=2",
                                     "--strategy=pp=pipeline", "--pipeline.cut=h.1.ln_1", "--host-memory=800KiB"})),

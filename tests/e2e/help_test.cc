@@ -95,6 +95,17 @@ TEST(Help, ListsTheOptionsOfThePluginsThatAreNamed) {
   expect_part(help({"train", "--help"}), "Plugins have options of their own");
 }
 
+TEST(Help, ListsTheOptionsOfThePluginsThatAFileNames) {
+  const TempFolder folder;
+  const std::string file = folder.path("config.json");
+  std::ofstream(file) << R"({"strategy": "dp=fsdp", "comm": "local", "offload": null})";
+  expect_part(help({"train", "--help", "--config", file}), "\nOptions of --strategy fsdp:\n");
+  const std::string other = help({"plan", "--config", file, "--help", "--strategy=zero3"});
+  expect_part(other, "\nOptions of --strategy zero3:\n");
+  EXPECT_EQ(other.find("--strategy fsdp:"), other.npos) << other;
+  expect_part(help({"train", "--help", "--config", folder.path("none")}), "usage: tessera train");
+}
+
 TEST(Help, OfABenchListsTheOptionsOfThePluginsThatAreNamed) {
   expect_part(help({"bench", "comm", "--help", "--comm", "gloo"}), "\nOptions of --comm gloo:\n  --gloo.");
   expect_part(help({"bench", "device", "--device=cpu", "--help"}), "\nOptions of --device cpu:\n");

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
+#include <regex>
 #include <sstream>
 
 #include "e2e/cli.h"
@@ -148,6 +150,32 @@ TEST(DeviceMemory, WhatAPolicyRefusesIsOfferedToo) {
   FAIL() << "the policy refuses no limit";
 }
 
+// It has every option of every plugin, with empty values among them, which no command line can give.
+TEST(DeviceMemory, OfAResolvedConfigurationIsOfferedWhatFits) {
+  const TempFolder folder;
+  const CommandResult printed =
+      run_command(train({"--nproc=2", "--strategy=fsdp", "--comm=gloo", "--fsdp.prefetch=2", "--print-config"}));
+  ASSERT_EQ(printed.exit_code, 0) << printed.err;
+  ASSERT_NE(printed.out.find(R"("gloo.interface": "")"), std::string::npos) << printed.out;
+  const std::string file = folder.path("config.json");
+  std::ofstream(file) << printed.out;
+  const auto planned = [&](const Flags& more) {
+    return run_command(tessera(Flags{"plan", "--config", file, "--json"} + more));
+  };
+  // One rank loads no communicator.
+  for (const Flags& ranks : {Flags{}, Flags{"--nproc=1"}}) {
+    const uint64_t needed = json::parse(planned(ranks).out)["arena_bytes"];
+    const CommandResult refused = planned(ranks + Flags{"--device-memory=" + std::to_string(needed * 8 / 10)});
+    EXPECT_EQ(refused.exit_code, 1) << refused.err;
+    const json report = json::parse(refused.out), offers = report["shortfall"]["would_fit"];
+    ASSERT_FALSE(offers.empty()) << refused.err;
+    const std::string command = offers[0]["command"];
+    EXPECT_NE(command.find(" --fsdp.prefetch=2"), std::string::npos) << command;
+    for (const char* at_default : {"--gloo.interface", "--fsdp.wrap"})
+      EXPECT_EQ(command.find(at_default), std::string::npos) << command;
+  }
+}
+
 TEST(DeviceMemory, AUnitThatDoesNotFitAloneIsNamed) {
   const CommandResult refused =
       run_command(tessera({"plan", "--model=gpt2", "--batch-size=1", "--seq-len=128", "--device-memory=256MiB"}));
@@ -174,6 +202,12 @@ TEST(HostMemory, OfWhatLeavesIsLimited) {
   EXPECT_TRUE(has(offers, "--optimizer-state.to=file --offload-dir /var/tmp")) << joined(offers);
   const CommandResult refused = plan(job + Flags{limit});
   EXPECT_EQ(json::parse(refused.out)["shortfall"]["memory"], "host");
+  const CommandResult text =
+      run_command(tessera(Flags{"plan", "--model", golden(), "--seq-len=64"} + job + Flags{limit}));
+  const std::string answer = text.out.substr(0, text.out.find('\n'));
+  EXPECT_TRUE(
+      std::regex_match(answer, std::regex("does not fit: a rank needs .*iB of device memory and .*iB of host memory")))
+      << answer;
   for (const char* part : {"the run does not fit --host-memory ", ": rank 0 needs ", " (optimizer ", "what would fit:"})
     EXPECT_NE(refused.err.find(part), std::string::npos) << part << " is missing in " << refused.err;
 }

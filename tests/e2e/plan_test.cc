@@ -233,6 +233,12 @@ TEST(DeviceMemory, WhatDoesNotFitIsRefusedWithWhatWould) {
   EXPECT_EQ(refused.exit_code, 1);
   expect_all(refused.err, {"does not fit --device-memory " + std::to_string(arena - 1) + " bytes",
                            "needs " + std::to_string(arena) + " bytes", "parameters", "gradients", "what would fit:"});
+  std::vector<std::string> both = {"/bin/sh", "-c", "\"$0\" \"$@\" 2>&1"};
+  for (const std::string& word : tessera({"plan", "--model", golden(), "--seq-len=32", "--nproc=2", limit}))
+    both.push_back(word);
+  const std::string shown = run_command(both).out;
+  EXPECT_LT(shown.find("does not fit: a rank needs "), shown.find("live memory over ")) << shown;
+  EXPECT_LT(shown.find("live memory over "), shown.find("what would fit:")) << shown;
   const CommandResult verified = plan({"--nproc=2", limit, "--verify"});
   EXPECT_EQ(verified.exit_code, 1);
   expect_all(verified.err, {"does not fit --device-memory"});

@@ -111,6 +111,7 @@ INSTANTIATE_TEST_SUITE_P(
              {"did you mean --ddp.bucket-mb?", "tessera plugins info ddp"}},
         Case{"UnknownPlugin", bad_flags({"--nothing.x=3", "--nproc=2"}), {"--nothing.x", "tessera plugins list"}},
         Case{"OfAnotherTool", bad_flag("--training.seq_len=10"), {"unknown flag --training.seq-len; use --seq-len"}},
+        Case{"ConfigOfAnotherTool", bad_flag("--job.config_file=x"), {"unknown flag --job.config-file; use --config"}},
         Case{"OneRankUnknown", bad_flag("--fsdp.prefetch=2"), {"--fsdp.prefetch", "tessera plugins list"}},
         Case{"OneRankValue", bad_flag("--ddp.bucket-mb=x"), {"--ddp.bucket-mb is 'x'", "tessera plugins info ddp"}},
         Case{"Wrap",

@@ -27,7 +27,7 @@ TEST(Nearest, FindsATypoAndNothingFarAway) {
 }
 
 TEST(SuggestFlag, KnowsOtherFrameworks) {
-  const std::vector<std::string> known = {"batch-size", "steps", "grad-accum", "seq-len", "lr", "nproc"};
+  const std::vector<std::string> known = {"batch-size", "steps", "grad-accum", "seq-len", "lr", "nproc", "out"};
   EXPECT_EQ(suggest_flag("micro-batch-size", known), "; use --batch-size");
   EXPECT_EQ(suggest_flag("max-iters", known), "; use --steps");
   EXPECT_EQ(suggest_flag("train-iters", known), "; use --steps");
@@ -42,8 +42,24 @@ TEST(SuggestFlag, KnowsOtherFrameworks) {
   EXPECT_EQ(suggest_flag("log-dir", known), events);
 }
 
+TEST(SuggestFlag, NamesFlagsThatTheCommandHas) {
+  const std::vector<std::string> of_train = {"data", "eval-data", "save", "mesh", "strategy", "config"};
+  EXPECT_EQ(suggest_flag("val-data", of_train), "; use --eval-data");
+  EXPECT_EQ(suggest_flag("checkpoint", of_train), "; use --save");
+  EXPECT_EQ(suggest_flag("tensor-model-parallel-size", of_train), "; use --mesh tp=N with --strategy tp=tensor");
+  EXPECT_EQ(suggest_sectioned_flag("job.config-file", of_train), "; use --config");
+  const std::vector<std::string> of_eval = {"data", "model"};
+  EXPECT_EQ(suggest_flag("val-data", of_eval), "; use --data");
+  EXPECT_EQ(suggest_flag("checkpoint", of_eval), "; use --model");
+  EXPECT_EQ(suggest_flag("output-dir", of_eval), "; see --help");
+  const std::vector<std::string> of_generate = {"prompt", "max-tokens"};
+  EXPECT_EQ(suggest_flag("checkpoint", of_generate), "; see --help");
+  EXPECT_EQ(suggest_flag("start", of_generate), "; use --prompt");
+  EXPECT_EQ(suggest_flag("dry-run", of_generate), "; use tessera plan, which takes the same flags");
+}
+
 TEST(SuggestFlag, KnowsFlagsThatAreInSections) {
-  const std::vector<std::string> known = {"batch-size", "steps", "seq-len", "lr"};
+  const std::vector<std::string> known = {"batch-size", "steps", "seq-len", "lr", "save-every", "mesh"};
   EXPECT_EQ(suggest_sectioned_flag("training.steps", known), "; use --steps");
   EXPECT_EQ(suggest_sectioned_flag("optimizer.lr", known), "; use --lr");
   EXPECT_EQ(suggest_sectioned_flag("training.seq-len", known), "; use --seq-len");

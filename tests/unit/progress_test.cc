@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <sstream>
 
+#include "base/terminal.h"
 #include "support/shared_text.h"
 
 namespace tessera::host {
@@ -39,6 +41,17 @@ TEST(Progress, IsSilentBelowInfo) {
     std::this_thread::sleep_for(20ms);
   }
   EXPECT_EQ(out.str(), "");
+}
+
+TEST(Progress, LeavesTheBarOutRatherThanTheTime) {
+  const std::string text = "planning 8 ranks that differ: 2 of 8, checking its programs, 2.2 s so far";
+  const int columns = num_columns_of(text);
+  for (const int room : {0, 4, 5, 12, 21, 80}) {
+    const std::string line = line_with_bar(0.25, text, columns + room);
+    EXPECT_TRUE(line.ends_with(text)) << line;
+    const int bar = room < 5 ? 0 : std::min(room - 1, 20);
+    EXPECT_EQ(num_columns_of(line), columns + (bar > 0 ? bar + 1 : 0)) << room;
+  }
 }
 
 }  // namespace

@@ -183,6 +183,12 @@ TEST(SettingsFile, AFlagVoidsWhatGoesWithIt) {
   EXPECT_EQ(parse(path, {"--strategy=fsdp"}).plugin_flags.size(), 1u);
   // The option of one axis would win over that of all.
   EXPECT_TRUE(has_note(parse(file("{" + kJob + R"(, "dp.ddp.bucket-mb": 5})"), {"--ddp.bucket-mb=7"}), "is 7"));
+  // That of all still holds on the other axes.
+  const std::string of_all = file("{" + kJob + R"(, "ddp.bucket-mb": 5})");
+  const ParsedFlags one_axis = parse(of_all, {"--dp.ddp.bucket-mb=7"});
+  EXPECT_TRUE(has_note(one_axis, "--dp.ddp.bucket-mb is 7, from the command line; --config " + of_all + " has 5"));
+  EXPECT_EQ(one_axis.plugin_flags.size(), 2u);
+  EXPECT_FALSE(has_note(parse(of_all, {"--dp.ddp.bucket-mb=5"}), "--dp.ddp.bucket-mb"));
 }
 
 TEST(SettingsFile, OffloadIsSwitchedOff) {

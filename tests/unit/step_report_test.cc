@@ -67,6 +67,17 @@ TEST(LiveLine, LeavesOutTheLeastImportantWhereThereIsNot) {
   EXPECT_EQ(live_line(some_step(), 60).find("norm"), std::string::npos);
 }
 
+TEST(LiveLine, CutsNoValueInTwo) {
+  for (int columns = 120; columns >= 8; --columns) {
+    const std::string line = live_line(some_step(), columns);
+    const size_t end = line.rfind("  ");
+    const std::string last = end == line.npos ? "" : line.substr(end + 2);
+    EXPECT_TRUE(last.empty() || last == "eval 2.500" || last == "1:12 left" || last == "loss 2.413 (2.40)")
+        << columns << ": " << line;
+  }
+  EXPECT_NE(live_line(some_step(), 39).find("loss 2.413 (2.40)  1:12 left"), std::string::npos);
+}
+
 TEST(LiveLine, HasNoLossBeforeTheFirstStep) {
   LiveStep live;
   live.num_steps = 10;
@@ -99,6 +110,8 @@ TEST(Table, AlignsWhatHasAValue) {
             "run\n  a                1\n  long             2");
   EXPECT_EQ(table("run", {{"a", "one two three four five six"}}, 39),
             "run\n  a                one two three four\n" + std::string(19, ' ') + "five six");
+  EXPECT_EQ(table("run", {{"time", "0.9 s: preparing 0.2 s, steps 0.6 s"}}, 40),
+            "run\n  time             0.9 s: preparing\n" + std::string(19, ' ') + "0.2 s, steps 0.6 s");
 }
 
 TEST(Bar, IsAsLongAsItsColumns) {

@@ -29,9 +29,13 @@ struct ForeignFlag {
 // What replaces several flags, as a sentence that goes on after "use ".
 constexpr std::string_view kEventFiles = "--out FOLDER, which holds event files that TensorBoard reads";
 constexpr std::string_view kMetricsFile = "--metrics FILE, which has a JSON object for each step";
+constexpr std::string_view kTensor = "--mesh tp=N with --strategy tp=tensor";
+constexpr std::string_view kPipeline = "--mesh pp=N with --strategy pp=pipeline";
 constexpr std::string_view kBatch = "--grad-accum (a step has batch-size x grad-accum x data ranks sequences)";
 
-// Spellings of Megatron-LM, nanoGPT, llm.c, torchtitan, DeepSpeed, Hugging Face's Trainer, Lightning and torchrun.
+// Of rows with one name the first counts whose flag the command has: --val-data is --eval-data of train, --data of
+// eval. Spellings of Megatron-LM, nanoGPT, llm.c, torchtitan, DeepSpeed, Hugging Face's Trainer, Lightning and
+// torchrun.
 constexpr ForeignFlag kForeignFlags[] = {
     {"micro-batch-size", "--batch-size"},
     {"local-batch-size", "--batch-size"},
@@ -96,12 +100,12 @@ constexpr ForeignFlag kForeignFlags[] = {
     {"zero", "--strategy"},
     {"zero-stage", "--strategy"},
     {"deepspeed", "--strategy"},
-    {"tensor-parallel", "--mesh and --strategy"},
-    {"tensor-parallel-size", "--mesh and --strategy"},
-    {"tensor-model-parallel-size", "--mesh and --strategy"},
-    {"pipeline-parallel", "--mesh and --strategy"},
-    {"pipeline-parallel-size", "--mesh and --strategy"},
-    {"pipeline-model-parallel-size", "--mesh and --strategy"},
+    {"tensor-parallel", kTensor},
+    {"tensor-parallel-size", kTensor},
+    {"tensor-model-parallel-size", kTensor},
+    {"pipeline-parallel", kPipeline},
+    {"pipeline-parallel-size", kPipeline},
+    {"pipeline-model-parallel-size", kPipeline},
     {"cpu-offload", "--offload"},
     {"num-threads", "--threads"},
     {"dataset", "--data"},
@@ -113,6 +117,8 @@ constexpr ForeignFlag kForeignFlags[] = {
     {"valid-data", "--eval-data"},
     {"validation-data", "--eval-data"},
     {"input-val-bin", "--eval-data"},
+    {"val-data", "--data"},
+    {"eval-data", "--data"},
     {"eval-interval", "--eval-every"},
     {"val-every", "--eval-every"},
     {"val-loss-every", "--eval-every"},
@@ -133,6 +139,7 @@ constexpr ForeignFlag kForeignFlags[] = {
     {"out-dir", "--save"},
     {"output-dir", "--save"},
     {"checkpoint", "--save"},
+    {"checkpoint", "--model"},
     {"checkpoint-dir", "--save"},
     {"ckpt-dir", "--save"},
     {"save-dir", "--save"},
@@ -140,6 +147,8 @@ constexpr ForeignFlag kForeignFlags[] = {
     {"ckpt", "--resume"},
     {"logdir", kEventFiles},
     {"quiet", "--log-level warning"},
+    {"verbose", "--log-level debug"},
+    {"config-file", "--config"},
     {"force", "--overwrite"},
     {"save-interval", "--save-every"},
     {"save-steps", "--save-every"},
@@ -164,23 +173,24 @@ constexpr ForeignFlag kForeignFlags[] = {
     {"log-dir", kEventFiles},
     {"logger", kMetricsFile},
     {"report-to", kEventFiles},
+    {"length", "--max-tokens"},
+    {"temp", "--temperature"},
+    {"start", "--prompt"},
     {"generate", "tessera generate FOLDER, which continues a text"},
     {"sample", "tessera generate FOLDER, which continues a text"},
     {"sample-every", "tessera generate FOLDER, which continues a text with what --save has saved"},
     {"dry-run", "tessera plan, which takes the same flags"},
     {"estimate-memory", "tessera plan, which takes the same flags"},
     {"fast-dev-run", "--steps 1"},
-    {"tensor-model-parallel-size", "--mesh tp=N with --strategy tp=tensor"},
-    {"tensor-parallel-degree", "--mesh tp=N with --strategy tp=tensor"},
-    {"tp", "--mesh tp=N with --strategy tp=tensor"},
-    {"pipeline-model-parallel-size", "--mesh pp=N with --strategy pp=pipeline"},
-    {"pipeline-parallel-degree", "--mesh pp=N with --strategy pp=pipeline"},
+    {"tensor-parallel-degree", kTensor},
+    {"tp", kTensor},
+    {"pipeline-parallel-degree", kPipeline},
     {"data-parallel-replicate-degree", "--mesh dp=N"},
     {"data-parallel-shard-degree", "--mesh dp=N and --strategy"},
     {"enable-profiling", "--profile FROM:TO"},
     {"enable-tensorboard", kEventFiles},
     {"enable-wandb", kMetricsFile},
-    {"pp", "--mesh pp=N with --strategy pp=pipeline"},
+    {"pp", kPipeline},
     {"dp", "--mesh dp=N"},
     {"data-parallel-size", "--mesh dp=N"},
 };
@@ -214,11 +224,19 @@ constexpr ForeignFlag kSectionedFlags[] = {
     {"validation.dataset", "--eval-data"},
     {"lr-scheduler.decay-type", "--lr-schedule"},
     {"job.dump-folder", "--out FOLDER"},
+    {"job.config-file", "--config"},
 };
 
-std::string_view find_foreign(std::span<const ForeignFlag> flags, std::string_view theirs) {
-  const auto found = std::ranges::find(flags, theirs, &ForeignFlag::theirs);
-  return found == flags.end() ? std::string_view() : found->ours;
+/// Whether the command has the flag that the hint begins with; another command can always be named.
+bool is_possible(std::string_view hint, std::span<const std::string> known) {
+  return !hint.starts_with("--") || std::ranges::count(known, hint.substr(2, hint.find(' ') - 2)) > 0;
+}
+
+std::string_view find_foreign(std::span<const ForeignFlag> flags, std::string_view theirs,
+                              std::span<const std::string> known) {
+  for (const auto& [name, ours] : flags)
+    if (name == theirs && is_possible(ours, known)) return ours;
+  return "";
 }
 
 }  // namespace
@@ -264,7 +282,8 @@ std::string nearest_choice(std::string_view given, std::span<const std::string> 
 }
 
 std::string suggest_flag(std::string_view given, std::span<const std::string> known) {
-  if (const std::string_view ours = find_foreign(kForeignFlags, given); !ours.empty()) return concat("; use ", ours);
+  if (const std::string_view ours = find_foreign(kForeignFlags, given, known); !ours.empty())
+    return concat("; use ", ours);
   if (given.starts_with("no-") && std::ranges::count(known, given.substr(3)) > 0)
     return concat("; use --", given.substr(3), "=false, or leave --", given.substr(3), " out");
   const std::string near = nearest(given, known);
@@ -274,7 +293,8 @@ std::string suggest_flag(std::string_view given, std::span<const std::string> kn
 std::string suggest_sectioned_flag(std::string_view given, std::span<const std::string> known) {
   const size_t dot = given.find('.');
   if (dot == given.npos || std::ranges::count(kSections, given.substr(0, dot)) == 0) return "";
-  if (const std::string_view ours = find_foreign(kSectionedFlags, given); !ours.empty()) return concat("; use ", ours);
+  if (const std::string_view ours = find_foreign(kSectionedFlags, given, known); !ours.empty())
+    return concat("; use ", ours);
   const std::string_view name = given.substr(given.rfind('.') + 1);
   return std::ranges::count(known, name) > 0 ? concat("; use --", name) : suggest_flag(name, known);
 }

@@ -7,6 +7,7 @@
 //     --offload none              --offload-dir and the others that only policies use
 //     --strategy, --comm, ...     the options of a plugin that they no longer name
 //     --ddp.bucket-mb             "dp.ddp.bucket-mb", which would win over it
+//     --dp.ddp.bucket-mb          "ddp.bucket-mb" on that axis
 //
 // Each of these is a note for the log.
 
@@ -150,15 +151,21 @@ class Taking {
       return flag.file.empty() && (flag.name == setting.key || flag.name == without_axis(setting.key));
     });
     if (given != flags_.plugin_flags.end()) {
-      if (given->value != setting.values[0])
-        note("--", given->name, " is ", given->value, ", from the command line; --config ", path_, " has ",
-             setting.values[0]);
+      note_other_value(*given, setting);
     } else if (const std::string_view flag = replaced_by(setting.key); !flag.empty()) {
       note("--config ", path_, ": \"", setting.key, "\" is ignored, since --", flag,
            " of the command line names other plugins");
     } else {
+      for (const PluginFlag& own : flags_.plugin_flags)
+        if (own.file.empty() && without_axis(own.name) == setting.key) note_other_value(own, setting);
       flags_.plugin_flags.push_back({setting.key, setting.values[0], true, path_});
     }
+  }
+
+  void note_other_value(const PluginFlag& given, const FileSetting& setting) {
+    if (given.value != setting.values[0])
+      note("--", given.name, " is ", given.value, ", from the command line; --config ", path_, " has ",
+           setting.values[0]);
   }
 
   /// The flag on the command line that names plugins other than the one this option belongs to, while the file's value

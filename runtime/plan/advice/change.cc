@@ -5,6 +5,8 @@
 #include "plan/advice/change.h"
 
 #include <algorithm>
+#include <span>
+#include <string_view>
 
 #include "base/concat.h"
 #include "checkpoint/held_state.h"
@@ -31,6 +33,8 @@ void set(ParsedFlags& flags, const Setting& setting) {
   // --nproc and --mesh exclude each other.
   if (setting.flag == "nproc") flags.config.mesh.clear();
   if (setting.flag == "mesh") flags.config.nproc = 0;
+  // --host-memory is refused where nothing needs any.
+  if (setting.flag == "save-async" && flags.config.offload.empty()) flags.config.host_memory = 0;
   flag->read(flags.config, setting.value);
 }
 
@@ -42,6 +46,28 @@ void drop_strategy_options(ParsedFlags& flags, const Job& job) {
   std::erase_if(flags.plugin_flags, [&](const PluginFlag& flag) {
     return flag.name.starts_with(axis.name + "." + axis.strategy + ".") ||
            (!is_used_elsewhere && flag.name.starts_with(axis.strategy + "."));
+  });
+}
+
+bool is_default(const PluginFlag& flag, std::span<const PluginUse> uses) {
+  const std::string_view name = std::string_view(flag.name).substr(flag.name.rfind('.') + 1);
+  return std::ranges::any_of(uses, [&](const PluginUse& use) {
+    const auto option = std::ranges::find(use.plugin->options, name, &PluginOption::name);
+    return is_option_of(flag, use) && option->default_value == flag.value;
+  });
+}
+
+/// A resolved configuration has every option. Those at their defaults make a command line long, and an empty value
+/// cannot be given on it.
+void drop_defaults_of_file(ParsedFlags& flags, const Job& job) {
+  const auto uses = uses_of(job.plugins, job.axes);
+  const std::vector<PluginFlag> all = flags.plugin_flags;
+  // That of one axis, at its default, overrides that of all axes.
+  const auto overrides_another = [&](const PluginFlag& flag) {
+    return std::ranges::any_of(all, [&](const PluginFlag& one) { return flag.name.ends_with("." + one.name); });
+  };
+  std::erase_if(flags.plugin_flags, [&](const PluginFlag& flag) {
+    return !flag.file.empty() && (flag.value.empty() || (is_default(flag, uses) && !overrides_another(flag)));
   });
 }
 
@@ -59,9 +85,14 @@ Change operator+(Change a, const Change& b) {
 }
 
 std::string text_of(const Change& change) {
+  const auto is_switch = [](const Setting& setting) {
+    const auto flag = std::ranges::find(train_flags(), setting.flag, &Flag::name);
+    return flag != train_flags().end() && flag->value.empty();
+  };
   std::string text;
   for (const Setting& setting : change)
-    text += concat(text.empty() ? "" : " ", "--", setting.flag, setting.is_option() ? "=" : " ", setting.value);
+    text += concat(text.empty() ? "" : " ", "--", setting.flag, setting.is_option() || is_switch(setting) ? "=" : " ",
+                   setting.value);
   return text;
 }
 
@@ -93,6 +124,7 @@ std::optional<TriedChange> try_change(const Job& job, const Change& change) {
     ParsedFlags flags;
     flags.config = job.config;
     flags.plugin_flags = job.plugin_flags;
+    drop_defaults_of_file(flags, job);
     flags.config.nproc = job.config.mesh.empty() ? job.mesh.num_ranks() : 0;
     for (const Setting& setting : change)
       set(flags, setting);

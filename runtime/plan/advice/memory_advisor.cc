@@ -103,7 +103,14 @@ std::string offers_of(const MemoryShortfall& shortfall) {
   return text;
 }
 
-/// Where only the copy makes the job too large: there is nothing to try, for --save-async is the change.
+/// With which the job fits; empty: there is none.
+std::string command_text(const MemoryShortfall& shortfall) {
+  return shortfall.fitting.empty() || shortfall.fitting[0].command.empty()
+             ? ""
+             : concat(":\n    ", shortfall.fitting[0].command);
+}
+
+/// Where only the copy makes the job too large: --save-async is the change.
 void add_copy(const Job& job, const JobPrograms& programs, MemoryShortfall& shortfall) {
   for (const auto& [rank, of_rank] : programs.by_representative) {
     const uint64_t copy = copied_bytes(job, of_rank), bytes = of_rank.arena_bytes(TSR_MEMORY_HOST) + copy;
@@ -112,6 +119,10 @@ void add_copy(const Job& job, const JobPrograms& programs, MemoryShortfall& shor
     shortfall.arena_bytes = bytes;
     shortfall.copy_bytes = copy;
   }
+  const Change change = {{"save-async", "false"}};
+  const auto then = try_change(job, change);
+  if (then && fits(job, then->needed))
+    shortfall.fitting.push_back({text_of(change), then->needed.of(shortfall.memory), then->command});
 }
 
 std::optional<MemoryShortfall> find_shortfall_of(uint32_t memory, const Job& job, const JobPrograms& programs,
@@ -151,7 +162,7 @@ std::string shortfall_text(const MemoryShortfall& shortfall) {
                                   ": rank ", shortfall.rank, " needs ", size(shortfall.arena_bytes));
   if (shortfall.copy_bytes)
     return concat(text, ", ", human_bytes(shortfall.copy_bytes), " of it for the copy of its state that --save-async ",
-                  "writes; raise --host-memory, or leave --save-async out");
+                  "writes; raise --host-memory, or leave --save-async out", command_text(shortfall));
   return concat(text, " (", class_list(shortfall.peak), ")", offers_of(shortfall));
 }
 

@@ -67,7 +67,13 @@ Profiler::Profiler(const Job& job, const RankInfo& info, const RankObserver& obs
       first_log_(first_log),
       samples_(info.rank == 0 && job.computes_on_host()),
       next_sample_(steps_done + kFirstSample),
-      interval_(kFirstInterval) {}
+      interval_(kFirstInterval),
+      is_done_before_(job.config.profile && job.config.profile->last <= steps_done) {
+  // Not an error: a job that is started again, by whatever starts jobs again, has the flags of its first start.
+  if (is_done_before_)
+    first_log.warning("--profile ", print_steps(*job.config.profile), " is of steps that were done before this run, ",
+                      "which continues after step ", steps_done, ": it writes no trace");
+}
 
 bool Profiler::is_profiled(int64_t step) const {
   const auto& profile = job_.config.profile;
@@ -103,7 +109,7 @@ void Profiler::keep_sample() {
 void Profiler::end() {
   if (!profiled_.empty())
     write();
-  else if (job_.config.profile && !is_written_)
+  else if (job_.config.profile && !is_written_ && !is_done_before_)
     first_log_.warning("--profile ", print_steps(*job_.config.profile),
                        ": the run ended before these steps, so no trace was written");
 }

@@ -21,7 +21,7 @@ namespace tessera::host {
 /// Of one rank. Borrows all but the log. [control-thread]
 class Profiler {
  public:
-  /// `steps_done` before this run. Throws INVALID_ARGUMENT when --profile names only steps that were done before.
+  /// `steps_done` before this run. Warns where --profile names only these.
   Profiler(const Job& job, const RankInfo& info, const RankObserver& observer, const RankRuntime& runtime,
            int64_t steps_done, const Log& first_log);
 
@@ -57,6 +57,7 @@ class Profiler {
   const bool samples_;
   int64_t next_sample_;
   int64_t interval_;
+  const bool is_done_before_;    // all that --profile names
   std::optional<Recorded> now_;  // the step that runs
   std::vector<Recorded> profiled_, sampled_;
   bool is_written_ = false;

@@ -35,6 +35,7 @@ void report_evaluation(const Log& log, const EvalMetrics& result);
 
 /// The end of a run that did not fail.
 struct RunEnd {
+  int64_t steps_before = 0;  ///< done before it, of a run that is resumed
   int64_t last_step = 0;
   std::string why_stopped;  ///< before its last step: "as SIGTERM asked"; empty: it was not
   int64_t saved_step = 0;   ///< of the last checkpoint; 0: none

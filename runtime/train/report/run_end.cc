@@ -106,9 +106,16 @@ std::string checkpoint_text(const Job& job, const RunEnd& end) {
                 saved.empty() ? "" : concat("; the last good one is ", saved));
 }
 
+/// The table is of this run alone.
+std::string own_steps_text(const RunEnd& end) {
+  if (end.steps_before == 0) return "";
+  const int64_t own = end.last_step - end.steps_before;
+  return concat(", ", own == 0 ? "none" : std::to_string(own), " of them in this run");
+}
+
 std::string ending_text(const Job& job, const RunEnd& end) {
   if (!job.trains) return "done";
-  if (end.why_stopped.empty()) return concat("done: ", counted(job.config.steps, "step"));
+  if (end.why_stopped.empty()) return concat("done: ", counted(job.config.steps, "step"), own_steps_text(end));
   return concat("stopped after step ", end.last_step, " of ", job.config.steps, ", ", end.why_stopped, "; ",
                 end.saved_step == end.last_step ? concat("continue it with --resume ", shell_word(job.config.save))
                 : end.saved_step                ? concat("the last checkpoint is of step ", end.saved_step)

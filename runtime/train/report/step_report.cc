@@ -17,6 +17,7 @@ constexpr int64_t kMaxLines = 100;
 constexpr double kKept = 0.95;  // fraction of the weight that older values keep per step
 constexpr std::chrono::milliseconds kRedraw{100};
 constexpr int kMinBar = 4, kMaxBar = 40;
+constexpr int kDroppedForBar = 3, kDropped = 6;
 
 std::string three_digits(double value) {
   return format(value < 9.995 ? "%.2f" : value < 99.95 ? "%.1f" : "%.0f", value);
@@ -47,16 +48,16 @@ std::string clock_text(double seconds) {
 
 struct Field {
   std::string text;
-  int dropped;  // when the line is too long: 1 first, then 2, 3; 0: never
+  int dropped;  // in this order: up to kDroppedForBar to make room for a bar, the others where they do not fit
 };
 
 std::vector<Field> fields_of(const LiveStep& live) {
   const std::string smoothed = live.smoothed_loss ? format("%.3f", *live.smoothed_loss) : "";
-  return {{live.loss ? concat("loss ", smoothed, smoothed.empty() ? "" : " ", format("(%.2f)", *live.loss)) : "", 0},
+  return {{live.loss ? concat("loss ", smoothed, smoothed.empty() ? "" : " ", format("(%.2f)", *live.loss)) : "", 6},
           {live.loss ? format("norm %.2f", live.grad_norm) : "", 3},
           {live.loss ? "lr " + short_rate(live.lr) : "", 2},
-          {live.items_per_second > 0 ? concat(short_number(live.items_per_second), " ", live.items, "/s") : "", 0},
-          {live.seconds_left > 0 ? clock_text(live.seconds_left) + " left" : "", 0},
+          {live.items_per_second > 0 ? concat(short_number(live.items_per_second), " ", live.items, "/s") : "", 4},
+          {live.seconds_left > 0 ? clock_text(live.seconds_left) + " left" : "", 5},
           {live.evaluation_loss ? format("eval %.3f", *live.evaluation_loss) : "", 1}};
 }
 
@@ -90,7 +91,7 @@ std::string live_line(const LiveStep& live, int num_columns) {
   const std::string count = concat(live.step, "/", live.num_steps);
   std::vector<Field> fields = fields_of(live);
   const auto room = [&] { return num_columns - num_columns_of(count) - 1 - width_of(fields); };
-  for (int next = 1; next <= 3 && room() < kMinBar; ++next)
+  for (int next = 1; next <= kDropped && room() < (next <= kDroppedForBar ? kMinBar : -1); ++next)
     for (Field& field : fields)
       if (field.dropped == next) field.text.clear();
   std::string text = count;

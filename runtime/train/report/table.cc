@@ -1,6 +1,7 @@
 #include "train/report/table.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include "base/concat.h"
 #include "base/terminal.h"
@@ -14,11 +15,13 @@ constexpr size_t kMinWidth = 15;
 constexpr size_t kMinValueWidth = 20;  // fewer are harder to read than a line that the terminal breaks
 
 /// Where a line of at most `num_columns` may end: the space after a comma or before a parenthesis in its second half,
-/// or any space.
+/// or one that is not between a number and its unit, or any space.
 size_t end_of_line(std::string_view value, size_t num_columns) {
   for (size_t i = num_columns; i > num_columns / 2; --i)
     if (value[i] == ' ' && (std::string_view(",;:").find(value[i - 1]) != value.npos || value.substr(i, 2) == " ("))
       return i;
+  for (size_t i = num_columns; i > num_columns / 2; --i)
+    if (value[i] == ' ' && std::isdigit(static_cast<unsigned char>(value[i - 1])) == 0) return i;
   const size_t before = value.rfind(' ', num_columns);
   return before != value.npos ? before : std::min(value.find(' ', num_columns), value.size());
 }

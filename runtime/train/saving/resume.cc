@@ -20,7 +20,6 @@
 #include "checkpoint/load.h"
 #include "checkpoint/save_folder.h"
 #include "config/flag_table.h"
-#include "config/step_range.h"
 #include "config/text_values.h"
 #include "config/usage_error.h"
 #include "data/examples/example_source.h"
@@ -293,9 +292,6 @@ void check_steps(const TrainConfig& config, const CheckpointChoice& choice, int6
   if (step > config.steps)
     throw UsageError(concat("--steps is ", config.steps, ", and --resume ", config.resume, " is after step ", step,
                             "; give more steps, or an earlier checkpoint"));
-  if (config.profile && config.profile->last <= step && step < config.steps)
-    throw UsageError(concat("--profile ", print_steps(*config.profile),
-                            " names no step of this run, which continues after step ", step, "; give later steps"));
   if (!choice.is_explicit || config.overwrite || !resumes_in_its_folder(config)) return;
   if (const auto steps = saved_steps(config.save); !steps.empty() && steps.back() > step)
     throw UsageError(concat("--resume ", config.resume, " goes back to step ", step, ", and --save ", config.save,
