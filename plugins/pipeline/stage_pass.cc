@@ -88,15 +88,18 @@ int StagePass::virtual_stage_of(int segment) const {
 /// The buffers of the values that enter virtual stages, and of their gradients: all stages start from the same base
 /// program, so a buffer has the same id and size on both sides. A gradient goes to where it is read. That need not be
 /// the value's producer: with frozen position embeddings the backward of wte reads what they would have passed on
-/// unchanged, in the same buffer.
+/// unchanged, in the same buffer, or the whole of it that tensor parallelism makes of that.
 void StagePass::find_boundary_values() {
   std::map<int, int> entering;  // value -> first segment of the stage that it enters
   for (const VirtualStage& virtual_stage : virtual_stages_)
     entering.emplace(virtual_stage.entering, virtual_stage.begin);
-  std::map<uint64_t, int> first_reader;  // buffer with a gradient -> segment
+  std::map<uint64_t, int> first_reader;   // buffer with a gradient -> segment
+  std::map<int32_t, int> first_of_whole;  // value in rows -> segment that reads the gradient of its whole
   for_operands(TSR_ROLE_OUTPUT_GRADIENT, [&](const tsr_action& action, const tsr_binding& b) {
     const auto known = first_reader.try_emplace(b.buffer, action.segment).first;
     known->second = std::min(known->second, action.segment);
+    if (const int32_t rows = view_.raw.values[segment_of(action).outputs[TSR_SLOT_INDEX(b.slot)]].same_as; rows >= 0)
+      first_of_whole.try_emplace(with_gradient_of(rows), action.segment);
   });
   for (const auto& [role, places] :
        {std::pair(TSR_ROLE_OUTPUT, &activations_), std::pair(TSR_ROLE_OUTPUT_GRADIENT, &gradients_)})
@@ -106,10 +109,20 @@ void StagePass::find_boundary_values() {
     });
   for_operands(TSR_ROLE_INPUT_GRADIENT, [&](const tsr_action& action, const tsr_binding& b) {
     const auto entered = entering.find(segment_of(action).inputs[TSR_SLOT_INDEX(b.slot)]);
+    if (entered == entering.end()) return;
     const auto reader = first_reader.find(b.buffer);
-    if (entered != entering.end() && reader != first_reader.end() && reader->second < entered->second)
+    const auto of_whole = first_of_whole.find(with_gradient_of(entered->first));
+    if ((reader != first_reader.end() && reader->second < entered->second) ||
+        (of_whole != first_of_whole.end() && of_whole->second < entered->second))
       gradients_.try_emplace({entered->first, action.micro_batch}, b);
   });
+}
+
+/// The value whose gradient's buffer is that of `value` too.
+int32_t StagePass::with_gradient_of(int32_t value) const {
+  while (view_.raw.values[value].gradient_of >= 0)
+    value = view_.raw.values[value].gradient_of;
+  return value;
 }
 
 void StagePass::for_operands(uint32_t role, const std::function<void(const tsr_action&, const tsr_binding&)>& visit) {

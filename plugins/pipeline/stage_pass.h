@@ -39,6 +39,7 @@ class StagePass {
   /// Visits what compute actions bind to a slot of that role.
   void for_operands(uint32_t role, const std::function<void(const tsr_action&, const tsr_binding&)>& visit);
   const tsr_segment& segment_of(const tsr_action& action) const;
+  int32_t with_gradient_of(int32_t value) const;
   void sort_actions();
   void sort_compute(const tsr_action& action);
   void sort_gradient_add(const tsr_action& action);

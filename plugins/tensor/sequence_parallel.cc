@@ -30,15 +30,20 @@ SequenceParallel::SequenceParallel(const ProgramView& view, const Edit& edit, ui
     : view_(view), edit_(edit), stream_(stream), group_(group) {
   for (size_t v = 0; v < view.raw.num_values; ++v)
     if (const int32_t rows = view.raw.values[v].same_as; rows >= 0) whole_of_[rows] = static_cast<int32_t>(v);
+  std::set<uint64_t> computed;  // what compute binds
   for (const tsr_action& action : view.actions()) {
     if (!is_compute(action)) continue;
     for (const tsr_binding& b : ProgramView::bindings(action)) {
+      computed.insert(b.buffer);
       const uint32_t role = TSR_SLOT_ROLE(b.slot);
       const int32_t value = value_of(action, b);
       if (role == TSR_ROLE_INPUT) inputs_.try_emplace({value, action.micro_batch}, b.buffer);
       if (is_gradient(role)) gradients_.try_emplace({gradient_value(value), action.micro_batch}, b.buffer);
     }
   }
+  for (const tsr_action& action : view.actions())
+    if (action.kind == TSR_ACTION_RECV && !computed.contains(action.bindings[0].buffer))
+      received_[action.micro_batch] = action.bindings[0].buffer;
 }
 
 int32_t SequenceParallel::value_of(const tsr_action& action, const tsr_binding& binding) const {
@@ -108,8 +113,9 @@ void SequenceParallel::gather(const tsr_action& action) {
     // Gather the gradient of a whole output from that of its rows.
     if (role == TSR_ROLE_OUTPUT_GRADIENT && rows_of(value) >= 0 && gathered_gradients_.insert({value, mb}).second) {
       const auto rows = gradients_.find({gradient_value(rows_of(value)), mb});
-      if (rows != gradients_.end())
-        insert(action, TSR_BEFORE, TSR_ACTION_ALL_GATHER, whole_buffer(rows->second, kSource, TSR_MODE_READ), b);
+      if (rows == gradients_.end() && !received_.contains(mb)) continue;
+      const uint64_t from = rows != gradients_.end() ? rows->second : received_.at(mb);
+      insert(action, TSR_BEFORE, TSR_ACTION_ALL_GATHER, whole_buffer(from, kSource, TSR_MODE_READ), b);
     }
   }
 }

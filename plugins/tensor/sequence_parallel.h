@@ -42,7 +42,10 @@ class SequenceParallel {
   std::map<int32_t, int32_t> whole_of_;  // value in rows -> whole
   std::map<Key, uint64_t> inputs_;       // buffers from which actions read values
   std::map<Key, uint64_t> gradients_;    // buffers of gradients, by the value whose gradient it is
-  std::map<Key, uint64_t> latest_;       // of values in row form: the buffer written last
+  /// By micro-batch: what arrives last from another stage and nothing computes with as it is. With frozen position
+  /// embeddings that is the gradient of the tokens' embeddings in rows.
+  std::map<int32_t, uint64_t> received_;
+  std::map<Key, uint64_t> latest_;  // of values in row form: the buffer written last
   std::set<Key> gathered_gradients_;
 };
 

@@ -176,6 +176,14 @@ TEST(DeviceMemory, OfAResolvedConfigurationIsOfferedWhatFits) {
   }
 }
 
+/// No axis splits the batch.
+TEST(DeviceMemory, OfStagesAloneIsOfferedAnotherAxis) {
+  const Flags stages = kJob + Flags{"--mesh=pp=2", "--strategy=pp=pipeline"};
+  const Flags offers = true_offers(stages, "--device-memory=" + std::to_string(arena(stages) * 7 / 10));
+  EXPECT_NE(joined(offers).find("--mesh pp=2,tp=2 --strategy pp=pipeline,tp=tensor"), std::string::npos)
+      << joined(offers);
+}
+
 TEST(DeviceMemory, AUnitThatDoesNotFitAloneIsNamed) {
   const CommandResult refused =
       run_command(tessera({"plan", "--model=gpt2", "--batch-size=1", "--seq-len=128", "--device-memory=256MiB"}));

@@ -398,6 +398,11 @@ TEST(Sums, OfWhatIsShardedComeFirst) {
   EXPECT_TRUE(is_clean(job("whole_outside").findings(kEveryClass, kUnchanged)));
 }
 
+/// The slice of ln_f on the last rank is beyond its end.
+TEST(Replicas, MayOwnPaddingAlone) {
+  EXPECT_TRUE(is_clean(job("local_sgd_of_slices").findings(kEveryClass, kUnchanged)));
+}
+
 /// The average of a parameter over the replicas, in place.
 void average_replicas(Program& p) {
   insert_at(p, 0, collective(p, TSR_ACTION_ALL_REDUCE, 0, {bound(whole(p, "home wpe"), kDestination, TSR_MODE_ADD)}));

@@ -97,6 +97,22 @@ TEST(Tensor, RecomputationAndTimeChangeNoBit) {
   }
 }
 
+/// A stage of the embeddings alone: the gradient of the tokens' rows arrives from the next one, and no backward of the
+/// positions takes it.
+TEST(Tensor, FrozenPositionsBeforeTheNextStage) {
+  const Settings rows = {"--tensor.sequence-parallel=true"};
+  const MeshRun stages{
+      "pp=2,tp=2",
+      "pp=pipeline,tp=tensor",
+      4,
+      1,
+      {"--pipeline.schedule=interleaved_1f1b", "--pipeline.virtual-stages=3", "--tensor.sequence-parallel=true"}};
+  for (const char* frozen : {"--freeze=wpe*", "--freeze=wpe*,*.bias"})
+    EXPECT_EQ(first_difference(MeshRun{"tp=2", "tensor", 2, 1, rows}.run(flags({frozen})), stages.run(flags({frozen}))),
+              "")
+        << frozen;
+}
+
 TEST(Tensor, OverGloo) {
   const MeshRun mesh{"pp=2,dp=2,tp=2", "pp=pipeline,dp=fsdp,tp=tensor", 8, 2, {"--tensor.sequence-parallel=true"}};
   EXPECT_EQ(first_difference(mesh.run(flags()), mesh.run(flags(), "gloo")), "");

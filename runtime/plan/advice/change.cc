@@ -38,10 +38,15 @@ void set(ParsedFlags& flags, const Setting& setting) {
   flag->read(flags.config, setting.value);
 }
 
-/// Removes the options of the batch axis's strategy, which another one replaces: they would be refused.
+/// Removes the options of the batch axis's strategy if another one replaces it: they would be refused.
 void drop_strategy_options(ParsedFlags& flags, const Job& job) {
-  const MeshAxis& axis = job.axes[batch_axis(job)];
-  if (axis.strategy.empty()) return;
+  const int index = batch_axis(job);
+  if (index < 0) return;
+  const MeshAxis& axis = job.axes[static_cast<size_t>(index)];
+  const auto is_kept = [&](const StrategyFlag& flag) {
+    return flag.plugin == axis.strategy && (flag.axis.empty() || flag.axis == axis.name);
+  };
+  if (axis.strategy.empty() || std::ranges::any_of(flags.config.strategies, is_kept)) return;
   const bool is_used_elsewhere = std::ranges::count(job.axes, axis.strategy, &MeshAxis::strategy) > 1;
   std::erase_if(flags.plugin_flags, [&](const PluginFlag& flag) {
     return flag.name.starts_with(axis.name + "." + axis.strategy + ".") ||

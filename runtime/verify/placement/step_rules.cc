@@ -54,15 +54,19 @@ void PlacementRules::elementwise() {
 }
 
 // A range that several ranks hold is counted by one of them, so squares are partial on every axis, except those of
-// divergent parameters. Element 0, the count of values that are not finite, is always partial: all ranks skip a step
-// together.
+// divergent parameters, and of padding alone, as of a slice beyond a unit's end, which are zero. Element 0, the count
+// of values that are not finite, is always partial: all ranks skip a step together.
 void PlacementRules::sum_squares() {
   const Binding& source = *action_->find(kSource);
   expect(source, kComplete, "squares of partial sums are not those of the sum; is a collective missing?");
   expect_unscaled(source, kOnlyLossIsScaled);
-  const bool diverges = any_of(placements_.read(source), PlacementKind::varying);
+  const PlacementParts parts = placements_.read(source);
+  const bool are_zero =
+      std::ranges::all_of(parts, [](const PlacementPart& part) { return part.placement.kind == PlacementKind::zero; });
   const Binding& accumulator = *action_->find(kAccumulator);
-  const PlacementKind finite = diverges ? PlacementKind::varying : PlacementKind::partial;
+  const PlacementKind finite = any_of(parts, PlacementKind::varying) ? PlacementKind::varying
+                               : are_zero                            ? PlacementKind::zero
+                                                                     : PlacementKind::partial;
   put(accumulator, PlacementParts{{0, 1, {PlacementKind::partial}}, {1, accumulator.num_elements - 1, {finite}}});
 }
 
