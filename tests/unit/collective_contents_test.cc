@@ -150,6 +150,7 @@ bool is_mean(std::vector<Axis> axes, const std::vector<int>& diverges_over, cons
   });
   ranks.apply();
   EXPECT_TRUE(is_clean(ranks.findings()));
+  EXPECT_EQ(ranks.result(0).front().content.factor, 1);
   return ranks.result(0).front().content.is_mean;
 }
 
