@@ -85,6 +85,19 @@ TEST_F(MatchRanks, AnAllToAllIsOneMatch) {
   EXPECT_EQ(matched.collectives.size(), 2u);  // one in each stage
 }
 
+TEST_F(MatchRanks, RanksMayGiveOneAnotherPartsOfDifferentParameters) {
+  for (const int stage : {0, 1}) {
+    Program& p = stages_[stage];
+    const uint64_t value = persistent(p, "value", 6);
+    Home home{p.next_id++, "home", 0, {{stage, 0, 0, 6, 0}}, 6, {}};
+    home.roles[TSR_HOME_VALUE] = {value, 0, 6};
+    p.homes = {home};
+    on(stage, TSR_ACTION_ALL_TO_ALL, {read(value), write(x_)}, {TSR_WORLD_AXIS, {}});
+  }
+  match();
+  EXPECT_TRUE(is_clean(diagnostics_));
+}
+
 /// What a rank receives is then in the counts of the others, each of its own.
 TEST_F(MatchRanks, AnUnevenOneIsMatchedOneByOne) {
   const Group world{TSR_WORLD_AXIS, {}};
