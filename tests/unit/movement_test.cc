@@ -113,6 +113,16 @@ TEST(Movement, OfWhatRestsUsesItsOwnRangeOfTheBuffer) {
   EXPECT_EQ(step.program.buffer(step.program.actions[1].bindings[0].buffer).num_elements, 8u);
 }
 
+TEST(Movement, TakesPaddingAlongThatIsAddedTo) {
+  SmallStep step({{{"t", 'w'}}, {}, {}, {{"t", 'a'}}});
+  step.program.actions[0].bindings[0].num_elements = 48;
+  EXPECT_EQ(step.leave("t", 0, 0, 0).moved(),
+            (Words{"compute", "evict t", "compute", "compute", "fetch t", "compute"}));
+  for (const size_t copy : {1, 4})
+    for (const Binding& b : step.program.actions[copy].bindings)
+      EXPECT_EQ(b.num_elements, 64u);
+}
+
 // Else two copies might share a block.
 TEST(Movement, OfWhatRestsInAFileIsOfWholeBlocks) {
   SmallStep step({{{"p", 'a'}}});
