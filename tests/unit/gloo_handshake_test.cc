@@ -125,7 +125,7 @@ TEST(GlooHandshake, WordsThatComeInPiecesAreAwaited) {
 TEST(GlooConnecting, SaysWhyItFailed) {
   Address nowhere;
   nowhere.storage.ss_family = AF_UNIX;
-  nowhere.num_bytes = sizeof(sa_family_t) + 1;  // a name of one zero, at which nobody listens
+  nowhere.num_bytes = sizeof(sa_family_t) + 1;  // a name of one zero, without a listener
   errno = 0;
   EXPECT_FALSE(start_connecting(nowhere));
   EXPECT_EQ(errno, ECONNREFUSED);

@@ -112,7 +112,7 @@ TEST_F(WalkedRanksTest, AHomeKeepsEachRanksOwnSlice) {
                              "on all ranks with this program"));
 }
 
-/// That is no difference to a replica.
+/// Replicas that do so alike do not differ.
 TEST_F(WalkedRanksTest, ElementsBesideOneAnotherMayBeAveragedAndNot) {
   const KeptContents none;
   std::map<int, RankWalk> walks;
