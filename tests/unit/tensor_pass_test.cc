@@ -1,6 +1,7 @@
 // The sums that tensor inserts.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "compile/edit/pass_runner.h"
