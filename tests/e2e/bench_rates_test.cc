@@ -193,6 +193,30 @@ TEST_F(BenchRates, WhatTheRatesLackIsSaid) {
   const std::string two_threads = changed([](json& all) { all["threads"] = 2; });
   EXPECT_NE(run({"plan", "--rates=" + two_threads}).err.find("was measured with 2 threads, not with --threads 1"),
             std::string::npos);
+  const Flags any_threads = {"plan", "--model=" + golden(), "--seq-len=32", "--rates=" + two_threads};
+  EXPECT_EQ(run_command(tessera(any_threads)).err.find("was measured with"), std::string::npos);
+}
+
+TEST_F(BenchRates, TheHostsProcessorHasTimesOfItsOwn) {
+  const auto update = [](const Flags& flags) { return plan(flags)["time"]["phases"][2]; };
+  EXPECT_EQ(update({"--offload=stream"})["host_seconds"], 0);
+  EXPECT_GT(update({"--offload=stream", "--stream.update=host"})["host_seconds"], 0);
+}
+
+// Where a drive does both as fast as either, the longer of the two is all.
+TEST_F(BenchRates, FilesAreReadAndWrittenTogether) {
+  constexpr double kFast = 1e18;
+  const auto seconds = [&](double read_rate, double write_rate) {
+    const std::string rates_file = changed([=](json& all) {
+      all["files"]["read_bytes_per_second"] = read_rate;
+      all["files"]["write_bytes_per_second"] = write_rate;
+      all["files"]["both_bytes_per_second"] = kFast;
+    });
+    return plan(kStream, rates_file)["time"]["phases"][2]["file_seconds"].get<double>();
+  };
+  const double read = seconds(1e6, kFast), written = seconds(kFast, 1e6), both = seconds(1e6, 1e6);
+  EXPECT_GT(std::min(read, written), 1e-3);
+  EXPECT_NEAR(both, std::max(read, written), 1e-9 * both);
 }
 
 TEST_F(BenchRates, SeveralRanksMeasureTheirCollectives) {

@@ -4,6 +4,7 @@
 #include <boost/property_tree/ptree.hpp>
 #include <boost/property_tree/xml_parser.hpp>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "e2e/cli.h"
@@ -37,12 +38,14 @@ TEST(Svg, DrawsAllStreams) {
   EXPECT_EQ(svg.get<std::string>("<xmlattr>.xmlns"), "http://www.w3.org/2000/svg");
   const auto width = svg.get<double>("<xmlattr>.width"), height = svg.get<double>("<xmlattr>.height");
   std::map<std::string, int> by_class;
+  std::set<double> idle_rows;
   std::string text;
   for (const auto& [tag, node] : svg) {
     if (tag == "text") text += node.data() + "\n";
     if (tag != "rect" && tag != "path") continue;
     const auto what = node.get<std::string>("<xmlattr>.class");
     ++by_class[what];
+    if (what == "i") idle_rows.insert(node.get<double>("<xmlattr>.y"));
     EXPECT_TRUE(what == "paper" || node.get_child_optional("title")) << what << " has no tool tip";
     if (tag != "rect" || what == "paper") continue;
     EXPECT_LE(node.get<double>("<xmlattr>.x") + node.get<double>("<xmlattr>.width"), width);
@@ -52,7 +55,7 @@ TEST(Svg, DrawsAllStreams) {
   const int num_segments = 2 + 4 * 8 + 3;
   EXPECT_EQ(by_class["f"], 4 * num_segments + 1);
   EXPECT_EQ(by_class["m"], 2 + 1);
-  EXPECT_GT(by_class["i"], 1);
+  EXPECT_EQ(idle_rows.size(), 2u + 1u) << "compute of each rank that is drawn, and the legend";
   for (const std::string part : {"flop/s of products", "Idle shares differ from those of --schedule",
                                  "rank 0, for the 4 ranks that do the same, up to rank 3: compute is idle for",
                                  "rank 4, for the 4 ranks", "comm.dp.gather", "comm.tp.sum", "live memory"})
@@ -115,6 +118,29 @@ TEST(Svg, DrawsEveryActionAtItsTime) {
     end = std::max(end, row);  // not the width, which is never too small to see
   }
   EXPECT_NEAR(end, 190 + 1400, rounding);
+}
+
+/// What the drawing of a job of one rank says of its memory.
+double most_megabytes(const std::vector<std::string>& more) {
+  const TempFolder folder;
+  std::vector<std::string> flags = {"plan", "--model", golden(), "--seq-len=32", "--svg", folder.path("step.svg")};
+  flags.insert(flags.end(), more.begin(), more.end());
+  EXPECT_EQ(run_command(tessera(flags)).exit_code, 0);
+  pt::ptree xml;
+  pt::read_xml(folder.path("step.svg"), xml);
+  for (const auto& [tag, node] : xml.get_child("svg"))
+    if (tag == "text" && node.data().starts_with("at most ")) {
+      std::istringstream words(node.data().substr(8));
+      double number = 0;
+      std::string unit;
+      words >> number >> unit;
+      return number * (unit == "MiB" ? 1 : 1.0 / 1024);
+    }
+  return 0;
+}
+
+TEST(Svg, DrawsMemoryOfTheDevice) {
+  EXPECT_LT(most_megabytes({"--offload=optimizer-state"}), most_megabytes({}));
 }
 
 }  // namespace

@@ -34,6 +34,7 @@ class Owners : public ::testing::Test {
       const uint64_t values = persistent(program, "values", owned[rank]);
       Home home{1, "home", 0, {{0, 0, 0, owned[rank], 0}}, owned[rank], {}};
       home.roles[TSR_HOME_VALUE] = {values, 0, owned[rank]};
+      home.roles[TSR_HOME_GRADIENT] = {transient(program, "gradients", owned[rank]), 0, owned[rank]};
       program.homes.push_back(home);
       job.by_representative[static_cast<int>(rank)].steps.push_back(program);
     }

@@ -150,6 +150,7 @@ bool is_mean(std::vector<Axis> axes, const std::vector<int>& diverges_over, cons
   });
   ranks.apply();
   EXPECT_TRUE(is_clean(ranks.findings()));
+  EXPECT_EQ(ranks.result(0).front().content.factor, 1);
   return ranks.result(0).front().content.is_mean;
 }
 
@@ -159,6 +160,31 @@ TEST(CollectiveContents, AMeanIsOfAllReplicas) {
   EXPECT_FALSE(is_mean({{"x", 4}}, {0}, {0, 1})) << "of some of the axis";
   EXPECT_TRUE(is_mean({{"x", 2}, {"y", 2}}, {1}, {}));
   EXPECT_FALSE(is_mean({{"x", 2}, {"y", 2}}, {0, 1}, {})) << "of one axis of two";
+}
+
+/// What the sum or the average of these, on ranks of one axis, leaves on each.
+Content reduced(uint32_t reduce, const std::vector<Content>& given, Diagnostics& findings) {
+  Ranks ranks({{"dp", static_cast<int>(given.size())}}, false, [&](Program& p) {
+    collective(p, TSR_ACTION_ALL_REDUCE, {add(transient(p, "x", kElements))}).reduce = reduce;
+  });
+  for (size_t rank = 0; rank < given.size(); ++rank)
+    ranks.walk(static_cast<int>(rank))
+        .write(*ranks.walk(static_cast<int>(rank)).program().actions.back().find(kDestination), given[rank]);
+  ranks.apply();
+  findings = ranks.findings();
+  return ranks.result(0).front().content;
+}
+
+TEST(CollectiveContents, AnAverageOfThreeRoundsWhatHasAValue) {
+  Diagnostics findings;
+  for (const ContentKind kind : {ContentKind::unknown, ContentKind::zero, ContentKind::opaque}) {
+    EXPECT_EQ(reduced(TSR_REDUCE_AVG, {3, Content{kind}}, findings).kind, kind);
+    EXPECT_TRUE(is_clean(findings));
+  }
+  Content gradient{ContentKind::gradient};
+  gradient.index = 0;
+  reduced(TSR_REDUCE_AVG, {3, gradient}, findings);
+  EXPECT_TRUE(has_diagnostic(findings, "over 3 ranks, which rounds"));
 }
 
 }  // namespace

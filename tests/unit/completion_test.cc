@@ -46,6 +46,20 @@ TEST_F(Completion, IsOverTheStagesOfTheUnit) {
   }
 }
 
+TEST_F(Completion, IsForEachHomeWhoseGradientIsRead) {
+  for (int i = 0; i < 3; ++i)
+    p_.homes.push_back(home_of({0}));
+  for (const size_t read_one : {0, 2})
+    add_action(p_, TSR_ACTION_SUM_SQUARES, TSR_STREAM_COMPUTE,
+               {read(p_.homes[read_one].roles[TSR_HOME_GRADIENT].buffer)});
+  complete_gradients(p_);
+  ASSERT_EQ(p_.actions.size(), 4u);
+  for (const size_t i : {0, 2}) {
+    EXPECT_EQ(p_.actions[i].kind, TSR_ACTION_ALL_REDUCE);
+    EXPECT_EQ(p_.actions[i].bindings[0].buffer, p_.actions[i + 1].bindings[0].buffer);
+  }
+}
+
 TEST_F(Completion, NeedsAHomeWhoseParametersAreOnTheSameStages) {
   const Home home = home_of({0, 1});
   expect_error([&] { completions_of(p_, home); },

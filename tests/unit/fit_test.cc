@@ -118,6 +118,14 @@ TEST(Fit, OfEqualOnesTakesTheOneWithMostComputeBesideItsCopies) {
   EXPECT_EQ(texts(step.ask()), (Texts{"1 after 0"}));
 }
 
+TEST(Fit, WhatIsOnlyReadHasNoCopyOut) {
+  Step step(40);
+  step.item(kHome, 1000, {0, 39}).item(kHome, 1000, {5, 30}).item(kSaved, 1000, {15});
+  step.limit = 2000;
+  step.operations(6, 1e6);  // after the last use of the second before the peak
+  EXPECT_EQ(texts(step.ask()), (Texts{"1 after 0", "1 after 39"}));
+}
+
 TEST(Fit, OfEqualOnesTakesTheLargest) {
   Step step(40);
   step.item(kSaved, 1000, {written(0), 39}).item(kSaved, 1500, {written(0), 39}).item(kSaved, 1000, {15});

@@ -11,6 +11,7 @@
 #include "support/expect_diagnostic.h"
 #include "support/expect_error.h"
 #include "support/gpt2_ddp.h"
+#include "support/program_builder.h"
 
 namespace tessera::testing {
 using namespace host;
@@ -94,6 +95,19 @@ TEST_F(FreezeTest, WithoutFrozenParametersNothingIsDeadWork) {
     eliminate_dead_code(program);
     EXPECT_EQ(print_program(program), print_program(untouched));
   }
+}
+
+TEST(DeadCode, IsLeftOutOfTheFirstActionToo) {
+  const Model model = toy_model();
+  const Mesh mesh({{"dp", 1}});
+  Program p = empty_program(model, mesh);
+  const uint64_t saved = transient(p, "saved", 8), x = transient(p, "x", 8);
+  add_action(p, TSR_ACTION_FORWARD, TSR_STREAM_COMPUTE,
+             {write(saved, TSR_SLOT(TSR_ROLE_SAVED, 0)), write(x, TSR_SLOT(TSR_ROLE_OUTPUT, 0))})
+      .segment = 1;
+  eliminate_dead_code(p);
+  ASSERT_EQ(p.actions[0].bindings.size(), 1u);
+  EXPECT_EQ(p.actions[0].bindings[0].buffer, x);
 }
 
 TEST_F(FreezeTest, BackwardsEndWhereNothingBelowIsTrained) {

@@ -2,7 +2,10 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <cerrno>
+
 #include "gloo-comm/connections/handshake.h"
+#include "gloo-comm/connections/sockets.h"
 
 namespace tessera::gloo_comm {
 namespace {
@@ -117,6 +120,15 @@ TEST(GlooHandshake, WordsThatComeInPiecesAreAwaited) {
     EXPECT_EQ(server.advance(), Result::kPending);
   }
   EXPECT_EQ(server.peer(), 2);
+}
+
+TEST(GlooConnecting, SaysWhyItFailed) {
+  Address nowhere;
+  nowhere.storage.ss_family = AF_UNIX;
+  nowhere.num_bytes = sizeof(sa_family_t) + 1;  // a name of one zero, without a listener
+  errno = 0;
+  EXPECT_FALSE(start_connecting(nowhere));
+  EXPECT_EQ(errno, ECONNREFUSED);
 }
 
 }  // namespace

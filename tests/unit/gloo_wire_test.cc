@@ -47,6 +47,16 @@ TEST(Header, ADifferenceIsNamed) {
   EXPECT_EQ(difference(sent, received), std::string("number of elements the other way"));
 }
 
+TEST(Header, HasARootWhereTheCollectiveHasOne) {
+  Collective collective;
+  collective.peer = 2;
+  for (const auto& [kind, root] : {std::pair(TSR_COLL_BROADCAST, 2), std::pair(TSR_COLL_REDUCE, 2),
+                                   std::pair(TSR_COLL_ALL_REDUCE, -1), std::pair(TSR_COLL_ALL_GATHER, -1)}) {
+    collective.kind = kind;
+    EXPECT_EQ(make_header(collective, 1, true).root, root);
+  }
+}
+
 TEST(Header, WhereItsDataIsDoesNotMatter) {
   Header other = sum_of_seven();
   other.sequence = other.address = other.result = other.is_readable = 1;

@@ -11,13 +11,15 @@ namespace {
 
 class HomeVerifierTest : public ::testing::Test {
  protected:
+  static constexpr int kPadding = -1;
+
   /// A rank with a home that begins with the first elements of these parameters.
   Program rank_with(const std::vector<int>& parameters, int rank) const {
     Program program = empty_program(model_, *mesh_, mesh_->coordinates(rank));
     program.layout = layout_;
     Home home{program.next_id++, "home", 0, {}, 0, {}};
     for (const int parameter : parameters) {
-      home.pieces.push_back({parameter, 0, 0, 16, home.num_elements});
+      if (parameter != kPadding) home.pieces.push_back({parameter, 0, 0, 16, home.num_elements});
       home.num_elements += 16;
     }
     home.roles[TSR_HOME_VALUE] = {persistent(program, "home", 128), 0, home.num_elements};
@@ -55,6 +57,8 @@ TEST_F(HomeVerifierTest, TensorRanksHaveNoParametersExchanged) {
   EXPECT_TRUE(is_clean(findings({0, 1}, {0, 1})));
   EXPECT_TRUE(is_clean(findings({0, 1}, {0})));
   EXPECT_TRUE(has_diagnostic(findings({0}, {1}), "rank 1 keeps h.0.fc.weight in another place"));
+  EXPECT_TRUE(is_clean(findings({0, 1}, {kPadding, 1})));
+  EXPECT_TRUE(has_diagnostic(findings({0, 1}, {kPadding, 0}), "rank 1 keeps wte.weight in another place"));
 }
 
 TEST_F(HomeVerifierTest, AStageMayHaveNoPartOfWhatOthersShare) {

@@ -53,6 +53,21 @@ TEST_F(Fingerprint, IsOfHomes) {
   EXPECT_EQ(differ([](Program& program) { program.buffers[0].kind = TSR_BUFFER_OPTIMIZER; }), std::pair(true, false));
 }
 
+TEST_F(Fingerprint, OfPlacesIsOfEachProgram) {
+  const auto of = [](const Program& program) {
+    const Program* programs[] = {&program};
+    return fingerprint_of_places(programs);
+  };
+  const std::function<void(Program&)> changes[] = {
+      [](Program& program) { program.purpose = TSR_PURPOSE_EVAL; }, [](Program& program) { program.variant = 1; },
+      [](Program& program) { program.buffers[0].name = "other"; }, [](Program& program) { program.homes.clear(); }};
+  for (const auto& change : changes) {
+    Program other = program_;
+    change(other);
+    EXPECT_NE(of(other), of(program_)) << &change - changes;
+  }
+}
+
 TEST_F(Fingerprint, IsOfTheLayout) {
   const std::function<void(LayoutEntry&)> changes[] = {[](LayoutEntry& entry) { ++entry.parameter; },
                                                        [](LayoutEntry& entry) { ++entry.axis; },

@@ -92,6 +92,25 @@ TEST_F(FailedGroup, KeepsItsFirstFailure) {
   EXPECT_EQ(monitor_.failure(monitor_.lock())->text, "first");
 }
 
+TEST_F(FailedGroup, IsNotWaitedFor) {
+  const Deadline deadline(10'000);
+  auto lock = monitor_.lock();
+  EXPECT_FALSE(monitor_.wait(lock, deadline, [] { return false; }));
+  EXPECT_FALSE(deadline.passed());
+}
+
+TEST_F(FailedGroup, NamesTheRankWhoseFailureItIsToTheOthers) {
+  const auto text_of = [](int reporter) {
+    Monitor monitor(1);
+    const auto lock = monitor.lock();
+    monitor.fail(lock, std::make_shared<Failure>(Failure{TSR_E_DEADLINE, 1, "timed out", reporter}));
+    return std::string(monitor.failure_error(member(0, 2), Collective()).what());
+  };
+  EXPECT_EQ(text_of(-1).find("failed: "), std::string::npos);
+  EXPECT_EQ(text_of(0), text_of(-1));
+  EXPECT_NE(text_of(1).find("failed: rank 11 timed out"), std::string::npos) << text_of(1);
+}
+
 // A copy of gigabytes takes longer than an abort may.
 TEST_F(FailedGroup, CopiesAndSumsNoMore) {
   copy(monitor_, to_.data(), from_.data(), from_.size());
@@ -114,6 +133,23 @@ Collective message(std::vector<std::byte>& data, bool receives, int64_t timeout_
   result.timeout_ms = timeout_ms;
   result.transfers = {{data.data(), data.size(), TSR_U8, receives ? 0 : 1, receives, 0}};
   return result;
+}
+
+TEST(LocalMessages, ATimeOutIsAboutTheFirstOfThoseThatAreMissing) {
+  Monitor monitor(3);
+  PointToPoint messages(monitor);
+  std::vector<std::byte> data(8);
+  Collective exchange = message(data, true, 10);
+  exchange.kind = TSR_COLL_EXCHANGE;
+  exchange.transfers[0].peer = 2;
+  exchange.transfers.push_back(message(data, false, 10).transfers[0]);
+  try {
+    messages.exchange(member(0, 3), exchange);
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), TSR_E_DEADLINE);
+    EXPECT_EQ(error.rank(), 11);
+  }
 }
 
 // What a sender gets back it may overwrite at once. A time-out that comes before the copy has begun is tried again with

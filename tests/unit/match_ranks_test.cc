@@ -6,6 +6,7 @@
 #include "support/expect_diagnostic.h"
 #include "support/program_builder.h"
 #include "verify/collective_matching.h"
+#include "verify/data_origin.h"
 
 namespace tessera::testing {
 using namespace host;
@@ -84,6 +85,19 @@ TEST_F(MatchRanks, AnAllToAllIsOneMatch) {
   EXPECT_EQ(matched.collectives.size(), 2u);  // one in each stage
 }
 
+TEST_F(MatchRanks, RanksMayGiveOneAnotherPartsOfDifferentParameters) {
+  for (const int stage : {0, 1}) {
+    Program& p = stages_[stage];
+    const uint64_t value = persistent(p, "value", 6);
+    Home home{p.next_id++, "home", 0, {{stage, 0, 0, 6, 0}}, 6, {}};
+    home.roles[TSR_HOME_VALUE] = {value, 0, 6};
+    p.homes = {home};
+    on(stage, TSR_ACTION_ALL_TO_ALL, {read(value), write(x_)}, {TSR_WORLD_AXIS, {}});
+  }
+  match();
+  EXPECT_TRUE(is_clean(diagnostics_));
+}
+
 /// What a rank receives is then in the counts of the others, each of its own.
 TEST_F(MatchRanks, AnUnevenOneIsMatchedOneByOne) {
   const Group world{TSR_WORLD_AXIS, {}};
@@ -92,6 +106,16 @@ TEST_F(MatchRanks, AnUnevenOneIsMatchedOneByOne) {
   EXPECT_EQ(match().ranks.size(), 2u);
   for (Program& stage : stages_)
     stage.actions.back().counts = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+  EXPECT_EQ(match().ranks.size(), 6u);
+}
+
+TEST_F(MatchRanks, SoIsOneThatFollowsAnEvenOne) {
+  const Group world{TSR_WORLD_AXIS, {}};
+  for (const int stage : {0, 1}) {
+    const uint64_t y = persistent(stages_[stage], "y", 6, TSR_BUFFER_PLUGIN);
+    on(stage, TSR_ACTION_ALL_TO_ALL, {read(x_), write(y)}, world);
+    on(stage, TSR_ACTION_ALL_TO_ALL, {read(x_), write(y)}, world).counts = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+  }
   EXPECT_EQ(match().ranks.size(), 6u);
 }
 
@@ -137,6 +161,19 @@ TEST_F(MatchRanks, SoAreExchanges) {
   }
   EXPECT_EQ(match().ranks.size(), 6u);
   EXPECT_FALSE(diagnostics_.empty());
+}
+
+TEST(DataOrigins, OfAStagingBufferAreThoseOfWhatItIsACopyOf) {
+  const Model model = toy_model();
+  const Mesh mesh({{"pp", 2, TSR_SPLITS_LAYERS}});
+  Program p = empty_program(model, mesh);
+  const uint64_t x = transient(p, "x", 128),
+                 staging = transient(p, "s", 64, TSR_BUFFER_STAGING, TSR_F32, TSR_MEMORY_HOST);
+  Action& backward = add_action(p, TSR_ACTION_BACKWARD, 0, {write(x, TSR_SLOT(TSR_ROLE_INPUT_GRADIENT, 0))});
+  backward.segment = 1;
+  backward.micro_batch = 2;
+  add_action(p, TSR_ACTION_COPY, TSR_STREAM_COPY_OUT, {read(x).at(64, 64), write(staging)});
+  EXPECT_EQ(origin_text(p, DataOrigins(p).of({staging, 0, 64, 0, 0})), "the gradient of x.0 mb=2[64:]");
 }
 
 }  // namespace

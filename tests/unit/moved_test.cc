@@ -191,5 +191,11 @@ TEST(Memories, HaveNames) {
   EXPECT_EQ(place_name(kFarMemory), "memory 7");
 }
 
+TEST(Words, AreJoinedByCommas) {
+  EXPECT_EQ(joined({}), "");
+  EXPECT_EQ(joined({"stream"}), "stream");
+  EXPECT_EQ(joined({"stream", "activations", "fit"}), "stream, activations, fit");
+}
+
 }  // namespace
 }  // namespace tessera::testing

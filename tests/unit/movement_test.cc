@@ -113,6 +113,35 @@ TEST(Movement, OfWhatRestsUsesItsOwnRangeOfTheBuffer) {
   EXPECT_EQ(step.program.buffer(step.program.actions[1].bindings[0].buffer).num_elements, 8u);
 }
 
+TEST(Movement, TakesPaddingAlongThatIsAddedTo) {
+  SmallStep step({{{"t", 'w'}}, {}, {}, {{"t", 'a'}}});
+  step.program.actions[0].bindings[0].num_elements = 48;
+  EXPECT_EQ(step.leave("t", 0, 0, 0).moved(),
+            (Words{"compute", "evict t", "compute", "compute", "fetch t", "compute"}));
+  for (const size_t copy : {1, 4})
+    for (const Binding& b : step.program.actions[copy].bindings)
+      EXPECT_EQ(b.num_elements, 64u);
+}
+
+// Else two copies might share a block.
+TEST(Movement, OfWhatRestsInAFileIsOfWholeBlocks) {
+  SmallStep step({{{"p", 'a'}}});
+  step.program.actions[0].bindings[0].offset = 16;
+  step.program.actions[0].bindings[0].num_elements = 8;
+  tsr_leave leave = step.answer("p", 0, 0, 0);
+  leave.memory = TSR_MEMORY_FILE;
+  move_items(step.program, step.visits, {&leave, 1});
+  size_t num_copies = 0;
+  for (const Action& action : step.program.actions)
+    for (const Binding& b : action.bindings)
+      if (b.buffer == leave.buffer) {
+        ++num_copies;
+        EXPECT_EQ(b.offset, 0u);
+        EXPECT_EQ(b.num_elements, step.buffer("p").num_elements);
+      }
+  EXPECT_EQ(num_copies, 2u);
+}
+
 // What leaves keeps its kind, which is how a plan's tables tell what is away.
 TEST(Movement, NamesWhatIsAwayAndWhatCameBack) {
   SmallStep step({{{"t", 'w'}}, {}, {{"t", 'r'}}});

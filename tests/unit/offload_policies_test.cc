@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "activations.h"
 #include "optimizer_state.h"
+#include "stream.h"
 #include "support/expect_error.h"
 #include "tessera/offload.hpp"
 
@@ -29,11 +31,18 @@ class View {
         {items_.size() + 1, {}, kind, is_persistent ? TSR_BUFFER_PERSISTENT : 0u, -1, 0, num_bytes, nullptr, 0});
     return *this;
   }
-  /// A home whose moments are these items.
+  View& unit(const char* name) {
+    tsr_unit unit{};
+    unit.name = str(name);
+    units_.push_back(unit);
+    return *this;
+  }
+  /// A home whose moments are these items, of the last unit.
   View& home(uint64_t m, uint64_t v) {
     roles_.push_back({{TSR_HOME_M, 1, m, 0, 0}, {TSR_HOME_V, 1, v, 0, 0}});
     tsr_home home{};
     home.num_roles = 2;
+    home.unit = static_cast<int32_t>(units_.size()) - 1;
     homes_.push_back(home);
     return *this;
   }
@@ -69,6 +78,8 @@ class View {
     program.struct_size = sizeof program;
     for (size_t i = 0; i < homes_.size(); ++i)
       homes_[i].roles = roles_[i].data();
+    program.units = units_.data();
+    program.num_units = units_.size();
     program.homes = homes_.data();
     program.num_homes = homes_.size();
     tsr_offload_view view{sizeof view,    0,
@@ -107,6 +118,7 @@ class View {
   std::vector<tsr_item> items_;
   std::vector<std::vector<tsr_use>> uses_;
   std::vector<std::vector<tsr_home_role>> roles_;  // of each home
+  std::vector<tsr_unit> units_;
   std::vector<tsr_home> homes_;
   std::vector<std::vector<tsr_binding>> updates_;
   std::vector<tsr_leave> answers_;
@@ -363,6 +375,32 @@ TEST(OptimizerState, ThatDoesNotExistIsNotAskedFor) {
 
 TEST(OptimizerState, StaysWhereThereIsNoHostMemory) {
   EXPECT_TRUE(two_units().without_places().ask(StateOptions{}.policy()).empty());
+}
+
+// ---- stream ------------------------------------------------------------------------------------------------------
+
+/// Which items leave, of three units of two each.
+std::set<uint64_t> leaving(const std::string& keep) {
+  View view;
+  for (int item = 0; item < 6; ++item)
+    view.item(TSR_BUFFER_OPTIMIZER, {0, 9});
+  view.unit("wte").home(1, 2).unit("h.0").home(3, 4).unit("ln_f").home(5, 6);
+  const tsr_option_value values[] = {
+      {str("to"), str("host"), 0, 0}, {str("fraction"), {}, 0, 1},          {str("keep"), str(keep), 0, 0},
+      {str("gradients"), {}, 1, 0},   {str("update"), str("device"), 0, 0}, {str("ahead"), {}, 1, 0},
+      {str("linger"), {}, 1, 0}};
+  std::set<uint64_t> items;
+  for (const tsr_leave& leave : view.ask(stream::Stream(values)))
+    items.insert(leave.buffer);
+  return items;
+}
+
+TEST(Stream, KeepsUnitsThatAreNamed) {
+  EXPECT_EQ(leaving(""), (std::set<uint64_t>{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(leaving("wte"), (std::set<uint64_t>{3, 4, 5, 6}));
+  EXPECT_EQ(leaving("wte,ln_f"), (std::set<uint64_t>{3, 4}));
+  expect_error<Error>([] { leaving("wte,h.1"); },
+                      {"keep names the unit 'h.1', which the model does not have; the first of its 3 units is wte"});
 }
 
 }  // namespace

@@ -289,6 +289,15 @@ TEST_F(OffloadRunner, DropsARefusedAnswer) {
   EXPECT_EQ(num_on("evict"), 1u);
 }
 
+TEST_F(OffloadRunner, RefusesAPolicyThatChangesWhatItIsShown) {
+  const std::function<void(const OffloadView&)> changes[] = {
+      [](const OffloadView& view) { const_cast<tsr_item&>(view.items()[0]).num_bytes = 7; },
+      [](const OffloadView& view) { const_cast<tsr_visit&>(view.visits()[0]).operations = 7; },
+      [](const OffloadView& view) { const_cast<tsr_use&>(view.items()[0].uses[0]).visit = 7; }};
+  for (const auto& change : changes)
+    EXPECT_THROW(run([&](const OffloadView& view, const OffloadSink&) { change(view); }), Error) << &change - changes;
+}
+
 TEST_F(OffloadRunner, SaysWhichPolicyFailed) {
   expect_error<Error>(
       [&] { run([](const OffloadView&, const OffloadSink&) { throw Error(TSR_E_INVALID_ARGUMENT, "give more"); }); },

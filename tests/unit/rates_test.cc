@@ -170,6 +170,17 @@ TEST_F(CostsOf, OpsAreThoseMeasuredOrTheNearestScaled) {
   EXPECT_EQ(seconds(zero(50)), 1);  // of a kind that was not measured: by bytes, over all that are not products
 }
 
+TEST_F(CostsOf, ProductsThatWereNotMeasuredAreByTheOperationsOfThoseThatWere) {
+  rates_.ops = {{"attention forward f32", "seq 4", 1000, 64, 2}, {"scale f32", "elements 100", 0, 400, 8}};
+  Model model = toy_model();
+  for (const uint32_t dim : {TSR_DIM_BATCH, TSR_DIM_SEQ, TSR_DIM_IN, TSR_DIM_OUT})
+    model.segments[1].op.dims[dim] = 10;
+  Program program = empty_program(model, mesh_);
+  Action& product = add_action(program, TSR_ACTION_FORWARD, TSR_STREAM_COMPUTE, {});
+  product.segment = 1;
+  EXPECT_DOUBLE_EQ(Costs(rates_).seconds(program, product), 2 * 1e4 / 500);
+}
+
 TEST_F(CostsOf, CopiesAreByTheirMemories) {
   const uint32_t fetch = program_.device_stream(kFetchStream), file_in = program_.host_stream(kFileInStream);
   const Action in = copy(fetch, TSR_MEMORY_HOST, TSR_MEMORY_DEVICE);
@@ -234,6 +245,11 @@ TEST_F(CostsOf, CollectivesLieBetweenTheSizesThatWereMeasured) {
   Action with_workspace = all_reduce(100);
   with_workspace.bindings.push_back({buffer, 0, 4096, TSR_SLOT(TSR_ROLE_WORKSPACE, 0), TSR_MODE_WRITE});
   EXPECT_EQ(Costs(rates_).seconds(program, with_workspace), 1);
+  rates_.collectives = {{"gloo", 2, {}, {{"reduce_scatter", 400, 1}, {"reduce_scatter", 4000, 4}}}};
+  Action scatter = all_reduce(100);
+  scatter.kind = TSR_ACTION_REDUCE_SCATTER;
+  scatter.bindings.insert(scatter.bindings.begin(), {buffer, 0, 1000, TSR_SLOT(TSR_ROLE_SOURCE, 0), TSR_MODE_READ});
+  EXPECT_EQ(Costs(rates_).seconds(program, scatter), 4);  // by the whole, not by the slice
 }
 
 TEST_F(CostsOf, MessagesInALargeGroupAreThoseBetweenTwoRanks) {

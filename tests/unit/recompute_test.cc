@@ -216,6 +216,19 @@ Program with_late_weights(const Program& program) {
   return edits.take();
 }
 
+TEST_F(RecomputeTest, HalvesOfABackwardWriteWhatTheWholeWrites) {
+  Program program = base();
+  const auto is_gradient = [](const Binding& b) { return TSR_SLOT_ROLE(b.slot) == TSR_ROLE_GRADIENT; };
+  for (Action& action : program.actions)
+    for (Binding& b : action.bindings)
+      if (action.kind == TSR_ACTION_BACKWARD && is_gradient(b)) b.mode = TSR_MODE_WRITE;
+  for (const Action& action : with_late_weights(program).actions)
+    for (const Binding& b : action.bindings)
+      if (action.kind == TSR_ACTION_BACKWARD_WEIGHT && is_gradient(b)) {
+        EXPECT_EQ(b.mode, TSR_MODE_WRITE);
+      }
+}
+
 TEST_F(RecomputeTest, FindsWhatItNeedsWhateverTheScheduleDid) {
   for (const Recompute& recompute : {kFull, every(3), kAttention}) {
     const Program program = again(with_late_weights(base()), recompute);

@@ -252,12 +252,12 @@ TEST_F(EditTest, RefusesWhatIsNotThere) {
     tsr_action action = make_action(TSR_ACTION_ZERO, 77);
     expect_refusal([&] { edit.insert(0, TSR_AFTER, action, {}); }, {"stream 77 does not exist"});
     action = make_action(TSR_ACTION_ALL_REDUCE, edit.stream(0, "lane"));
-    expect_refusal([&] { edit.insert(0, TSR_AFTER, action, {}); }, {"all_reduce names group -1"});
-    const int32_t two = 2;
+    for (; action.group < 1; ++action.group)
+      expect_refusal([&] { edit.insert(0, TSR_AFTER, action, {}); }, {"all_reduce names group"});
+    const int32_t one = 1, two = 2;
     const tsr_group outside_axis{0, 1, &two};
     int32_t group = 0;
     expect_refusal([&] { call(edit.raw().add_group, edit.raw().ctx, &outside_axis, &group); }, {"no coordinate 2"});
-    const int32_t one = 1;
     const tsr_group others{0, 1, &one};  // may be named, to describe what other ranks do
     action = make_action(TSR_ACTION_BARRIER, edit.stream(0, "lane"));
     call(edit.raw().add_group, edit.raw().ctx, &others, &action.group);

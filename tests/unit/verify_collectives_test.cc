@@ -28,6 +28,11 @@ const Fault kCollectiveFaults[] = {
        collective(p, TSR_ACTION_ALL_REDUCE, {add(made(p, 4)), add(made(p, 4), kDst + 1)}, 1);
      },
      "binds dst1; only exchange has more than one"},
+    {"second_workspace",
+     [](Program& p) {
+       collective(p, TSR_ACTION_ALL_REDUCE, {add(made(p, 4)), write(made(p, 4), TSR_SLOT(TSR_ROLE_WORKSPACE, 1))}, 1);
+     },
+     "binds w1; its workspace is w0, which it writes"},
     {"written_source", [](Program& p) { collective(p, TSR_ACTION_ALL_REDUCE, {add(made(p, 4), kSrc)}, 1); },
      "binds src0 with a mode that does not fit"},
     {"root", [](Program& p) { collective(p, TSR_ACTION_BROADCAST, {add(made(p, 4))}, 0, 2); },
@@ -55,6 +60,8 @@ const Fault kCollectiveFaults[] = {
     {"barrier_with_buffer", [](Program& p) { collective(p, TSR_ACTION_BARRIER, {add(made(p, 4))}); },
      "binds buffers; a barrier has none"},
     {"sum_without_destination", [](Program& p) { collective(p, TSR_ACTION_ALL_REDUCE, {read(made(p, 4))}, 1); },
+     "needs src and a dst to write, or in place dst with mode add"},
+    {"sum_without_operands", [](Program& p) { collective(p, TSR_ACTION_ALL_REDUCE, {}, 1); },
      "needs src and a dst to write, or in place dst with mode add"},
     {"sum_in_place_with_write", [](Program& p) { collective(p, TSR_ACTION_ALL_REDUCE, {write(made(p, 4))}, 1); },
      "needs src and a dst to write, or in place dst with mode add"},
@@ -212,6 +219,9 @@ TEST(RankFormClean, EveryCollectiveInEveryForm) {
   collective(p, TSR_ACTION_SEND, {read(x)}, 0, 0).tag = 4;
   collective(p, TSR_ACTION_RECV, {write(x)}, 0, 0);
   collective(p, TSR_ACTION_EXCHANGE, {read(x), write(y)}).peers = {0, 0};
+  const uint64_t workspace = transient(p, "workspace", 8, TSR_BUFFER_WORKSPACE);
+  collective(p, TSR_ACTION_EXCHANGE, {read(x), write(y), write(workspace, TSR_SLOT(TSR_ROLE_WORKSPACE, 0))}).peers = {
+      0, 0};
   collective(p, TSR_ACTION_BARRIER, {});
   derive_dependencies(p);
   EXPECT_TRUE(is_clean(verify_rank(p)));

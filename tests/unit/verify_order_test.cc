@@ -223,12 +223,12 @@ TEST_F(Reuse, PersistentBuffersShareAnAddress) {
 
 TEST_F(Reuse, NoAddress) {
   memory_.address.erase(z_);
-  EXPECT_TRUE(has_diagnostic(verify_with_memory(), "rank 0 has no address for activation z"));
+  EXPECT_EQ(verify_with_memory(), Diagnostics{"rank 0 has no address for activation z"});
 }
 
 TEST_F(Reuse, NoAddressOfWhatOutlivesTheStep) {
   memory_.address.erase(home_);
-  EXPECT_TRUE(has_diagnostic(verify_with_memory(), "rank 0 has no address for home home"));
+  EXPECT_EQ(verify_with_memory(), Diagnostics{"rank 0 has no address for home home"});
 }
 
 /// GPT-2 under ddp, with several buckets in flight: every dependency that the host derived or planned is needed.

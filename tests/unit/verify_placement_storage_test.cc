@@ -81,6 +81,13 @@ TEST_F(Storage, Zero3) {
   EXPECT_TRUE(is_clean(verify_placement(other)));
 }
 
+TEST_F(Storage, OfEachRanksOwnTokens) {
+  const uint64_t value = persistent(p_, "value", 64), m = persistent(p_, "m", 64, TSR_BUFFER_OPTIMIZER);
+  make_home(value, transient(p_, "gradient", 64, TSR_BUFFER_GRADIENT), m, 64);
+  add_action(p_, TSR_ACTION_COPY, 0, {read(x_).at(64, 64), write(value)});
+  EXPECT_TRUE(has_diagnostic(verify_placement(p_), "home weight: its value"));
+}
+
 TEST_F(Storage, BroadcastOfAddends) {
   const uint64_t whole = transient(p_, "whole", 256, TSR_BUFFER_GRADIENT), value = persistent(p_, "value", 256);
   forward_and_backward(value, whole);

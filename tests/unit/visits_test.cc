@@ -8,6 +8,7 @@
 
 #include "memory/footprint.h"
 #include "memory/live_ranges.h"
+#include "passes/casts.h"
 #include "passes/recompute.h"
 #include "support/gpt2_ddp.h"
 #include "support/program_builder.h"
@@ -85,6 +86,23 @@ TEST_F(Visits, OfCastsBeforeTheForwardAreOneForEachUnit) {
     num_casts += visit.kind == TSR_VISIT_OTHER && casts == 1;
   }
   EXPECT_EQ(num_casts, model_.units.size());
+}
+
+// What a strategy keeps may have to be cast where the strategy did.
+TEST(CastAnew, IsOfHomesAlone) {
+  const Model model = toy_model();
+  const Mesh mesh({{"dp", 1}});
+  for (const uint32_t kind : {TSR_BUFFER_HOME, TSR_BUFFER_PLUGIN}) {
+    Program p = empty_program(model, mesh);
+    const uint64_t kept = persistent(p, "kept", 64, kind),
+                   copy = transient(p, "copy", 64, TSR_BUFFER_GATHERED, TSR_BF16);
+    add_action(p, TSR_ACTION_CAST, TSR_STREAM_COMPUTE, {read(kept), write(copy)});
+    for (const int segment : {1, 2})
+      add_action(p, TSR_ACTION_FORWARD, TSR_STREAM_COMPUTE, {read(copy, TSR_SLOT(TSR_ROLE_PARAMETER, 0))}).segment =
+          segment;
+    cast_anew(p);
+    EXPECT_EQ(std::ranges::count(p.actions, TSR_ACTION_CAST, &Action::kind), kind == TSR_BUFFER_HOME ? 2 : 1);
+  }
 }
 
 // Each micro-batch is there and back before the next one.

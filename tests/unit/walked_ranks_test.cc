@@ -7,6 +7,7 @@
 
 #include "support/expect_diagnostic.h"
 #include "support/program_builder.h"
+#include "verify/model/replicas.h"
 #include "verify/model/slice_rules.h"
 #include "verify/model/verify_model.h"
 
@@ -109,6 +110,27 @@ TEST_F(WalkedRanksTest, AHomeKeepsEachRanksOwnSlice) {
   EXPECT_TRUE(has_diagnostic(findings(0, 1),
                              "after the program home wte holds wte.weight, updated, the same elements "
                              "on all ranks with this program"));
+}
+
+/// Replicas that do so alike do not differ.
+TEST_F(WalkedRanksTest, ElementsBesideOneAnotherMayBeAveragedAndNot) {
+  const KeptContents none;
+  std::map<int, RankWalk> walks;
+  for (int rank = 0; rank < 2; ++rank) {
+    const Program& program = programs_[static_cast<size_t>(rank)];
+    RankWalk& walk = walks.try_emplace(rank, program, rank, tables_.at(rank), none, 0u, context_).first->second;
+    const uint64_t value = program.homes[0].roles[TSR_HOME_VALUE].buffer;
+    for (const bool is_mean : {true, false}) {
+      const uint64_t from = is_mean ? 0 : kSlice / 2;
+      Content updated = elements(from + kSlice * static_cast<uint64_t>(rank));
+      updated.version = 1;
+      updated.is_mean = is_mean;
+      walk.write({value, from, kSlice / 2, 0, 0}, updated);
+    }
+    walk.finish();
+  }
+  compare_replicas(walks, context_);
+  EXPECT_TRUE(is_clean(diagnostics_.take()));
 }
 
 /// What it holds before a step may be anything if calls write it. A copy of what they only read is nothing to keep.
