@@ -26,7 +26,6 @@
 #include "compile/compile_homes.h"
 #include "compile/homes_fingerprint.h"
 #include "compile/lower.h"
-#include "program/program_text.h"
 #include "program/text_difference.h"
 #include "verify/collective_matching.h"
 #include "verify/model/verify_described.h"
@@ -125,17 +124,9 @@ Matching match(const CompileInput& input, const JobPrograms& job, size_t max_act
   return result;
 }
 
-/// Equal for ranks that run the same programs.
-std::string text_of(const LoweredPrograms& rank) {
-  std::string text;
-  for (const Program* program : rank.all())
-    text += print_program(*program, false);
-  return text;
-}
-
 /// What a rank has otherwise than the one that is planned for it; empty: nothing.
 std::string difference(const LoweredPrograms& own, int rank, const LoweredPrograms& planned, int representative) {
-  const std::string text = text_of(own), text_planned = text_of(planned);
+  const std::string text = text_of(own.all()), text_planned = text_of(planned.all());
   if (text != text_planned)
     return concat(
         "another program than rank ", representative, " (",

@@ -3,8 +3,16 @@
 #include <algorithm>
 
 #include "base/concat.h"
+#include "program/program_text.h"
 
 namespace tessera::host {
+
+std::string text_of(std::span<const Program* const> programs) {
+  std::string text;
+  for (const Program* program : programs)
+    text += print_program(*program, false);
+  return text;
+}
 
 std::string TextDifference::text(std::string_view where_a, std::string_view where_b) const {
   return concat("line ", line, " is \"", a, "\" ", where_a, " and \"", b, "\" ", where_b);

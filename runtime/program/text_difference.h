@@ -2,10 +2,16 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 
+#include "program/program.h"
+
 namespace tessera::host {
+
+/// The texts of a rank's programs, one after another: equal for ranks that run the same programs.
+std::string text_of(std::span<const Program* const> programs);
 
 /// The first line that differs; empty where a text has ended.
 struct TextDifference {

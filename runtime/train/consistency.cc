@@ -34,21 +34,12 @@
 #include "plan/job_plan.h"
 #include "plan/verification.h"
 #include "plugins/plugin_options.h"
-#include "program/program_text.h"
 #include "program/text_difference.h"
 #include "tessera/error.hpp"
 #include "weights/weight_files.h"
 
 namespace tessera::host {
 namespace {
-
-/// Equal for all ranks of a class.
-std::string text_of(const RankPrograms& programs) {
-  std::string text;
-  for (const Program* program : programs.all())
-    text += print_program(*program, false);
-  return text;
-}
 
 /// The names of strategies or policies.
 template <class Named>
@@ -125,7 +116,7 @@ RankPrograms publish_programs(const Job& job, const CompileInput& input, KeyValu
     throw *refusal;
   }
   for (const auto& [representative, members] : programs.classes.members()) {
-    const std::string text = text_of(programs.of(representative)), hash = sha256_hex(text);
+    const std::string text = text_of(programs.of(representative).all()), hash = sha256_hex(text);
     store.set(text_key(hash), text.substr(0, kMaxValueBytes));
     for (const int rank : members)
       store.set(hash_key(rank), hash);
@@ -222,7 +213,7 @@ RankPrograms check_program_consistency(const Job& job, const CompileInput& input
   const auto refuse = [&](const auto&... what) {
     throw Error(TSR_E_FAILED_PRECONDITION, concat("rank ", info.rank, " ", what...));
   };
-  const std::string planned = text_of(own), hash = published(hash_key(info.rank));
+  const std::string planned = text_of(own.all()), hash = published(hash_key(info.rank));
   if (sha256_hex(planned) != hash) {
     const TextDifference first = first_difference(planned, published(text_key(hash)));
     refuse("plans a different program than rank 0 planned for it: ",
